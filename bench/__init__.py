@@ -1,0 +1,1 @@
+"""Ours against its peers: CPU per step, streaming, concurrency, weight.  `python -m bench` runs everything."""

@@ -1,0 +1,67 @@
+"""Who a run is for, and what a tool may know about it."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic
+
+from typing_extensions import TypeVar
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """On whose behalf a run acts; recorded with the run, never taken from the model."""
+
+    user: str | None = None
+    tenant: str | None = None
+    roles: tuple[str, ...] = ()
+    session: str | None = None
+
+
+DepsT = TypeVar("DepsT", default=Any)
+
+
+@dataclass(slots=True)
+class RunContext(Generic[DepsT]):
+    """What a tool receives in its `RunContext` parameter. It never shows in the tool's schema.
+
+    Args:
+        deps: your own objects (clients, connections), never stored.
+        run_id: the run.
+        identity: user, tenant, roles and session.
+        step: number of the model call that asked, from 1.
+        call_id: the journal's id of this call; empty while tools are being listed.
+        idempotency_key: the same for this call over every retry and resume; hand it to the service you call.
+        cancelled: set when the run is cancelled or the call timed out; a tool in a thread should look at it.
+    """
+
+    deps: DepsT
+    run_id: str = ""
+    identity: Identity = field(default_factory=Identity)
+    step: int = 0
+    call_id: str = ""
+    idempotency_key: str = ""
+    cancelled: threading.Event = field(default_factory=threading.Event)
+    on_progress: Callable[[Any], None] | None = None
+
+    @property
+    def user(self) -> str | None:
+        """The user's id."""
+        return self.identity.user
+
+    @property
+    def tenant(self) -> str | None:
+        """The tenant's id."""
+        return self.identity.tenant
+
+    @property
+    def session(self) -> str | None:
+        """The session's id."""
+        return self.identity.session
+
+    def progress(self, value: object) -> None:
+        """Report progress to whoever watches the run; safe from any thread."""
+        if self.on_progress is not None:
+            self.on_progress(value)

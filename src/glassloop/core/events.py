@@ -1,0 +1,362 @@
+"""The events of a run: what the journal is made of.
+
+`{run_id, seq, type, v, at, step, data}`. State is a fold over them; every face reads them. A new kind of event is
+one more dataclass in `EVENT_TYPES`; a changed one raises its `v` and is upcast on read. An event of a type that this
+version does not know is kept as `Unknown` and ignored by the fold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, ClassVar, Literal
+
+from pydantic import TypeAdapter
+
+from glassloop.core.context import Identity
+from glassloop.core.encoding import dumps, loads
+from glassloop.core.limits import Limits, OnLimit
+from glassloop.core.messages import Message, Reply, ToolResult, UserMessage
+
+Outcome = Literal[
+    "completed",
+    "limited",  # a limit stopped it
+    "truncated",  # the reply was cut off by the output limit
+    "refused",  # the model refused
+    "filtered",  # the provider's content filter
+    "unanswered",  # said that it would act, or wrote a call as text, and did neither after a nudge
+    "waiting",  # for approvals
+    "cancelled",
+    "failed",
+    "partly_rolled_back",
+]
+RunKind = Literal["run", "import", "call"]
+NudgeReason = Literal["empty_reply", "promised", "call_as_text", "bad_tool_call"]
+
+
+@dataclass(frozen=True)
+class RunStarted:
+    """The run exists. `session_length` messages of the session, or `history`, come before its input."""
+
+    type: ClassVar[str] = "run_started"
+    agent: str
+    fingerprint: str
+    identity: Identity
+    input: UserMessage | None
+    limits: Limits
+    on_limit: OnLimit = "raise"
+    kind: RunKind = "run"
+    history: tuple[Message, ...] = ()
+    session_length: int = 0
+    parent: str | None = None
+
+
+@dataclass(frozen=True)
+class DriverClaimed:
+    """A driver took the run over; events of an older epoch are refused from here on."""
+
+    type: ClassVar[str] = "driver_claimed"
+    epoch: int
+    owner: str
+
+
+@dataclass(frozen=True)
+class AgentChanged:
+    """The registered agent of that name is not the one the run began with."""
+
+    type: ClassVar[str] = "agent_changed"
+    fingerprint: str
+
+
+@dataclass(frozen=True)
+class ModelRequested:
+    """A model call is about to be paid for.
+
+    `instructions`, `tools` and `settings` are digests of blobs; `view` says which messages were sent, as
+    `[start, stop)` ranges of the run's conversation or digests of messages put in their place, so that the exact
+    request can be rebuilt. `view_digest` chains the digests of what was sent.
+    """
+
+    type: ClassVar[str] = "model_requested"
+    model: str
+    instructions: str
+    tools: str
+    settings: str
+    view: tuple[tuple[int, int] | str, ...]
+    view_digest: str
+    reserved: int = 0
+    final: bool = False
+
+
+@dataclass(frozen=True)
+class AttemptFailed:
+    """One attempt of a model call failed; `wait` seconds later it is tried again, or never if None."""
+
+    type: ClassVar[str] = "attempt_failed"
+    model: str
+    kind: str
+    message: str
+    status: int | None
+    wait: float | None
+    partial: str = ""
+
+
+@dataclass(frozen=True)
+class ModelReplied:
+    """The model answered. `cost_usd` is None where the price is unknown."""
+
+    type: ClassVar[str] = "model_replied"
+    reply: Reply
+    ms: float
+    cost_usd: float | None = None
+
+
+@dataclass(frozen=True)
+class Nudged:
+    """The model was told to do what it said, once."""
+
+    type: ClassVar[str] = "nudged"
+    message: UserMessage
+    reason: NudgeReason
+
+
+@dataclass(frozen=True)
+class EffectStarted:
+    """A write has passed every gate and its function is about to run."""
+
+    type: ClassVar[str] = "effect_started"
+    call_id: str
+    key: str
+
+
+@dataclass(frozen=True)
+class ToolFinished:
+    """A tool call has its result.
+
+    `arguments` are those that ran, after repair and defaults (canonical JSON), or None where none did; `value` is the
+    digest of the whole result where the model saw less of it.
+    """
+
+    type: ClassVar[str] = "tool_finished"
+    call_id: str
+    result: ToolResult
+    ms: float
+    arguments: str | None = None
+    value: str | None = None
+    reason: str | None = None
+    confidence: float | None = None
+    replayed: bool = False
+
+
+@dataclass(frozen=True)
+class ApprovalAsked:
+    """A human must decide on one exact call; `fingerprint` binds tool and arguments."""
+
+    type: ClassVar[str] = "approval_asked"
+    approval_id: str
+    call_id: str
+    tool: str
+    arguments: str
+    fingerprint: str
+    summary: str
+    risk: str = "high"
+    role: str | None = None
+    expires_at: int | None = None
+
+
+@dataclass(frozen=True)
+class ApprovalDecided:
+    """A human decided (external event)."""
+
+    type: ClassVar[str] = "approval_decided"
+    approval_id: str
+    decision: Literal["approve", "deny", "edit"]
+    by: str | None = None
+    reason: str | None = None
+    arguments: str | None = None
+
+
+@dataclass(frozen=True)
+class CancelRequested:
+    """Somebody wants the run stopped (external event)."""
+
+    type: ClassVar[str] = "cancel_requested"
+    by: str | None = None
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
+class RunContinued:
+    """A rested run goes on, with new limits where given."""
+
+    type: ClassVar[str] = "run_continued"
+    limits: Limits | None = None
+    on_limit: OnLimit | None = None
+
+
+@dataclass(frozen=True)
+class RunFinished:
+    """The run rests for good. `limit` or `error_kind` say why where the outcome alone does not."""
+
+    type: ClassVar[str] = "run_finished"
+    outcome: Outcome
+    output: str | None = None
+    message: str | None = None
+    limit: str | None = None
+    error_kind: str | None = None
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """An event written by a newer version: kept as it is, ignored by the fold."""
+
+    type: ClassVar[str] = "unknown"
+    original_type: str
+    data: Mapping[str, Any]
+
+
+# Ephemeral: streamed while the run goes, never in the journal.
+
+
+@dataclass(frozen=True, slots=True)
+class TextDelta:
+    """A piece of the reply's visible text."""
+
+    type: ClassVar[str] = "text_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ThinkingDelta:
+    """A piece of the model's thinking."""
+
+    type: ClassVar[str] = "thinking_delta"
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplyRestarted:
+    """What was streamed of this reply is void; it is being asked for again."""
+
+    type: ClassVar[str] = "reply_restarted"
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStarted:
+    """A tool call is being worked on; exactly one `tool_finished` follows."""
+
+    type: ClassVar[str] = "tool_started"
+    call_id: str
+    tool: str
+    arguments: str
+
+
+@dataclass(frozen=True, slots=True)
+class ToolProgress:
+    """A running tool reports progress."""
+
+    type: ClassVar[str] = "tool_progress"
+    call_id: str
+    value: Any
+
+
+JournalData = (
+    RunStarted
+    | DriverClaimed
+    | AgentChanged
+    | ModelRequested
+    | AttemptFailed
+    | ModelReplied
+    | Nudged
+    | EffectStarted
+    | ToolFinished
+    | ApprovalAsked
+    | ApprovalDecided
+    | CancelRequested
+    | RunContinued
+    | RunFinished
+    | Unknown
+)
+LiveData = TextDelta | ThinkingDelta | ReplyRestarted | ToolStarted | ToolProgress
+EventData = JournalData | LiveData
+
+EVENT_TYPES: dict[str, tuple[type[Any], int]] = {
+    cls.type: (cls, 1)
+    for cls in (
+        RunStarted,
+        DriverClaimed,
+        AgentChanged,
+        ModelRequested,
+        AttemptFailed,
+        ModelReplied,
+        Nudged,
+        EffectStarted,
+        ToolFinished,
+        ApprovalAsked,
+        ApprovalDecided,
+        CancelRequested,
+        RunContinued,
+        RunFinished,
+    )
+}
+"""Every event type that this version writes, with its class and current version."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One thing that happened in a run.
+
+    Args:
+        run_id: the run.
+        seq: position in the run's journal, from 1; 0 for what is only streamed and not yet, or never, written.
+        at: UTC, milliseconds since the epoch.
+        step: the model call it belongs to, from 1; 0 before the first.
+        data: what happened.
+        private: detail for the operator (stack, raw exception), kept apart; no face reads it by default.
+    """
+
+    run_id: str
+    seq: int
+    at: int
+    step: int
+    data: EventData
+    private: Mapping[str, Any] | None = field(default=None, repr=False)
+
+    @property
+    def type(self) -> str:
+        """The event's type, e.g. `tool_finished`."""
+        return self.data.original_type if isinstance(self.data, Unknown) else self.data.type
+
+    def as_dict(self) -> dict[str, Any]:
+        """The public form of the event, plain JSON values (without `private`)."""
+        head = {"run_id": self.run_id, "seq": self.seq, "type": self.type, "v": version_of(self.data)}
+        data = dict(self.data.data) if isinstance(self.data, Unknown) else loads(encode_data(self.data))
+        return {**head, "at": self.at, "step": self.step, "data": data}
+
+
+def version_of(data: EventData) -> int:
+    """The version under which this kind of event is written."""
+    known = EVENT_TYPES.get(data.type)
+    return known[1] if known else 1
+
+
+def encode_data(data: EventData) -> bytes:
+    """The JSON of an event's data; media go without their bytes, which stand in the blobs."""
+    return dumps(data.data if isinstance(data, Unknown) else data)
+
+
+def decode_data(type_: str, version: int, data: bytes | str) -> JournalData:
+    """Read what `encode_data` wrote, whichever version of Glassloop wrote it.
+
+    Unknown fields of a known type are ignored, unknown types and newer versions become `Unknown`.
+    """
+    known = EVENT_TYPES.get(type_)
+    if known is None or version > known[1]:
+        return Unknown(type_, loads(data))
+    return _adapter(known[0]).validate_json(data)
+
+
+@cache
+def _adapter(cls: type[Any]) -> TypeAdapter[Any]:
+    return TypeAdapter(cls)

@@ -1,0 +1,112 @@
+"""What a run gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from glassloop.core.events import NudgeReason, Outcome
+from glassloop.core.messages import Message, Reply, ResultStatus
+from glassloop.core.usage import Usage
+
+
+@dataclass(frozen=True)
+class ToolExecution:
+    """One tool call and how it ended.
+
+    Args:
+        call_id: our id of the call.
+        step: the model call that asked for it, from 1.
+        tool: the tool's name.
+        arguments: the arguments that ran (after repair and defaults); None where the call never ran.
+        status: how it ended.
+        content: what the model was told.
+        value: the whole result as plain JSON values, or None where there is none.
+        ms: milliseconds from start to result.
+        reason: the model's stated reason, where the agent asks for one.
+        confidence: the model's stated confidence, 0 to 1.
+        replayed: answered from an earlier identical call.
+    """
+
+    call_id: str
+    step: int
+    tool: str
+    arguments: Mapping[str, Any] | None
+    status: ResultStatus
+    content: str
+    value: Any
+    ms: float
+    reason: str | None = None
+    confidence: float | None = None
+    replayed: bool = False
+
+    @property
+    def error(self) -> str | None:
+        """What went wrong, as the model was told; None where nothing did."""
+        return None if self.status == "ok" else self.content
+
+
+@dataclass(frozen=True)
+class PendingApproval:
+    """A call that waits for a human.
+
+    Args:
+        approval_id: names the decision.
+        call_id: our id of the call.
+        tool: the tool.
+        arguments: exactly what will run.
+        summary: one line for the human.
+        risk: low, medium or high.
+        role: who may decide, beside the owner; None for the owner alone.
+        expires_at: UTC milliseconds, or None.
+    """
+
+    approval_id: str
+    call_id: str
+    tool: str
+    arguments: Mapping[str, Any]
+    summary: str
+    risk: str = "high"
+    role: str | None = None
+    expires_at: int | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What a run gives back, whatever its outcome.
+
+    Args:
+        run_id: names the run in the journal.
+        outcome: how it ended; only `completed` means that `output` is the answer.
+        output: the answer, or the partial text that there is.
+        messages: the whole conversation, history first; pass it as `history=` to go on.
+        steps: model calls made.
+        usage: tokens of all of them.
+        cost_usd: money in US dollars; None where a price is unknown.
+        replies: the reply of every step.
+        tool_executions: every tool call, in request order.
+        nudges: why the model had to be told again (`empty_reply`, `promised`, `call_as_text`, `bad_tool_call`).
+        pending: calls that wait for a human (outcome `waiting`).
+        message: one sentence on why the run did not complete.
+        limit: the limit that stopped it (outcome `limited`).
+        refusal: the model's refusal (outcome `refused`).
+        seconds: wall-clock time.
+    """
+
+    run_id: str
+    outcome: Outcome
+    output: str | None
+    messages: tuple[Message, ...] = ()
+    steps: int = 0
+    usage: Usage = Usage()
+    cost_usd: float | None = None
+    replies: tuple[Reply, ...] = ()
+    tool_executions: tuple[ToolExecution, ...] = ()
+    nudges: tuple[NudgeReason, ...] = ()
+    pending: tuple[PendingApproval, ...] = ()
+    message: str | None = None
+    limit: str | None = None
+    refusal: str | None = None
+    seconds: float = 0.0
+    error_kind: str | None = field(default=None, repr=False)
