@@ -9,6 +9,8 @@ from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from glassloop.core.encoding import digest
+
 
 @dataclass(frozen=True, slots=True)
 class Identity:
@@ -60,6 +62,14 @@ class RunContext(Generic[DepsT]):
     def session(self) -> str | None:
         """The session's id."""
         return self.identity.session
+
+    def for_call(self, step: int, call_id: str, progress: Callable[[Any], None] | None) -> RunContext[DepsT]:
+        """The context of one tool call.
+
+        Its idempotency key is a digest of the run's and the call's ids: stable over retries, workers and restarts.
+        """
+        key = digest(f"{self.run_id}/{call_id}".encode())
+        return RunContext(self.deps, self.run_id, self.identity, step, call_id, key, on_progress=progress)
 
     def progress(self, value: object) -> None:
         """Report progress to whoever watches the run; safe from any thread."""

@@ -16,7 +16,7 @@ from pydantic import TypeAdapter
 
 from glassloop.core.context import Identity
 from glassloop.core.encoding import dumps, loads
-from glassloop.core.limits import Limits, OnLimit
+from glassloop.core.limits import Limits
 from glassloop.core.messages import Message, Reply, ToolResult, UserMessage
 
 Outcome = Literal[
@@ -32,7 +32,7 @@ Outcome = Literal[
     "partly_rolled_back",
 ]
 RunKind = Literal["run", "import", "call"]
-NudgeReason = Literal["empty_reply", "promised", "call_as_text", "bad_tool_call"]
+NudgeReason = Literal["empty_reply", "promised", "call_as_text", "bad_tool_call", "repetition"]
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,6 @@ class RunStarted:
     identity: Identity
     input: UserMessage | None
     limits: Limits
-    on_limit: OnLimit = "raise"
     kind: RunKind = "run"
     history: tuple[Message, ...] = ()
     session_length: int = 0
@@ -75,7 +74,9 @@ class ModelRequested:
 
     `instructions`, `tools` and `settings` are digests of blobs; `view` says which messages were sent, as
     `[start, stop)` ranges of the run's conversation or digests of messages put in their place, so that the exact
-    request can be rebuilt. `view_digest` chains the digests of what was sent.
+    request can be rebuilt. `view_digest` chains the digests of what was sent. `reserved` tokens are set aside for it,
+    `max_tokens` of them for the reply. `offered` counts the tools on offer. `final` names the limit that makes this
+    the last call, without tools.
     """
 
     type: ClassVar[str] = "model_requested"
@@ -86,7 +87,10 @@ class ModelRequested:
     view: tuple[tuple[int, int] | str, ...]
     view_digest: str
     reserved: int = 0
-    final: bool = False
+    max_tokens: int = 0
+    offered: int = 0
+    stream: bool = False
+    final: str | None = None
 
 
 @dataclass(frozen=True)
@@ -135,7 +139,7 @@ class ToolFinished:
     """A tool call has its result.
 
     `arguments` are those that ran, after repair and defaults (canonical JSON), or None where none did; `value` is the
-    digest of the whole result where the model saw less of it.
+    digest of the whole result where the model saw less of it. `form` tells whether the whole result is text or JSON.
     """
 
     type: ClassVar[str] = "tool_finished"
@@ -144,6 +148,7 @@ class ToolFinished:
     ms: float
     arguments: str | None = None
     value: str | None = None
+    form: Literal["text", "json"] = "text"
     reason: str | None = None
     confidence: float | None = None
     replayed: bool = False
@@ -192,7 +197,6 @@ class RunContinued:
 
     type: ClassVar[str] = "run_continued"
     limits: Limits | None = None
-    on_limit: OnLimit | None = None
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,8 @@ class Limits:
         calls_per_step: tool calls of one reply that are run; a reply with more is cut to this many.
         repetition: the same call with the same result this often: the model is told once, then stopped.
         output_tokens: room reserved, and asked of the provider, for each reply.
+        on_limit: what reaching one does: `raise` LimitReached with the partial result, `answer` by asking the model
+            once more without tools, or `return` the partial result with the outcome `limited`.
     """
 
     steps: int | None = 20
@@ -37,6 +39,7 @@ class Limits:
     calls_per_step: int = 64
     repetition: int | None = 3
     output_tokens: int = 8_192
+    on_limit: OnLimit = "raise"
 
     def __post_init__(self) -> None:
         for name in ("steps", "total_tokens", "seconds", "calls_per_step", "repetition", "output_tokens"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from glassloop.core.events import NudgeReason, Outcome
 from glassloop.core.messages import Message, Reply, ResultStatus
@@ -60,6 +60,7 @@ class PendingApproval:
         risk: low, medium or high.
         role: who may decide, beside the owner; None for the owner alone.
         expires_at: UTC milliseconds, or None.
+        provider_id: the provider's id of the call.
     """
 
     approval_id: str
@@ -70,6 +71,24 @@ class PendingApproval:
     risk: str = "high"
     role: str | None = None
     expires_at: int | None = None
+    provider_id: str = ""
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What a human decided.
+
+    Args:
+        decision: approve as it is, deny, or approve with other arguments.
+        reason: for the model, when denied.
+        by: who decided.
+        arguments: the arguments to run instead (`edit`); validated again.
+    """
+
+    decision: Literal["approve", "deny", "edit"] = "approve"
+    reason: str | None = None
+    by: str | None = None
+    arguments: Mapping[str, Any] | None = None
 
 
 @dataclass(frozen=True)
@@ -86,7 +105,8 @@ class RunResult:
         cost_usd: money in US dollars; None where a price is unknown.
         replies: the reply of every step.
         tool_executions: every tool call, in request order.
-        nudges: why the model had to be told again (`empty_reply`, `promised`, `call_as_text`, `bad_tool_call`).
+        nudges: why the model had to be told again (`empty_reply`, `promised`, `call_as_text`, `bad_tool_call`,
+            `repetition`).
         pending: calls that wait for a human (outcome `waiting`).
         message: one sentence on why the run did not complete.
         limit: the limit that stopped it (outcome `limited`).

@@ -39,6 +39,7 @@ class ModelSettings:
         thinking: tokens to think with (Anthropic), or an effort (`low`, `medium`, `high`) where the provider has it.
         extra: fields put into the request body as they are.
         timeout: seconds for one attempt.
+        price: USD per million tokens (input, output), where the price list does not know the model.
     """
 
     max_tokens: int | None = None
@@ -51,6 +52,7 @@ class ModelSettings:
     thinking: int | str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     timeout: float = 300.0
+    price: tuple[float, float] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,56 @@
+"""Public test doubles: a model server, scripted models, and stand-ins for a demonstration without a key."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from glassloop.models.scripted import SchemaModel as SchemaModel
+    from glassloop.models.scripted import ScriptedModel as ScriptedModel
+    from glassloop.testing.answer import Answer as Answer
+    from glassloop.testing.answer import Call as Call
+    from glassloop.testing.answer import Failure as Failure
+    from glassloop.testing.answer import Reaction as Reaction
+    from glassloop.testing.answer import ask as ask
+    from glassloop.testing.answer import call as call
+    from glassloop.testing.answer import fail as fail
+    from glassloop.testing.answer import say as say
+    from glassloop.testing.conversation import Conversation as Conversation
+    from glassloop.testing.conversation import OfferedTool as OfferedTool
+    from glassloop.testing.conversation import ToolOutcome as ToolOutcome
+    from glassloop.testing.server import Brain as Brain
+    from glassloop.testing.server import ModelServer as ModelServer
+    from glassloop.testing.server import Received as Received
+    from glassloop.testing.stand_in import StandIn as StandIn
+
+_HOMES = {
+    "Answer": "testing.answer",
+    "Brain": "testing.server",
+    "Call": "testing.answer",
+    "Conversation": "testing.conversation",
+    "Failure": "testing.answer",
+    "ModelServer": "testing.server",
+    "OfferedTool": "testing.conversation",
+    "Reaction": "testing.answer",
+    "Received": "testing.server",
+    "SchemaModel": "models.scripted",
+    "ScriptedModel": "models.scripted",
+    "StandIn": "testing.stand_in",
+    "ToolOutcome": "testing.conversation",
+    "ask": "testing.answer",
+    "call": "testing.answer",
+    "fail": "testing.answer",
+    "say": "testing.answer",
+}
+
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
+
+
+def __getattr__(name: str) -> Any:
+    """Import a public name when it is first used (PEP 562)."""
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(import_module(f"glassloop.{_HOMES[name]}"), name)
+    globals()[name] = value
+    return value

@@ -1,0 +1,26 @@
+"""Tool names that every provider accepts."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from glassloop.core.encoding import digest
+
+_LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]+")
+_PREFIX_LENGTH = 55  # 64 less an underscore and eight hexadecimal characters
+
+
+@lru_cache(maxsize=4096)
+def wire_name(name: str) -> str:
+    """The name of a tool on the wire: `^[a-zA-Z0-9_-]{1,64}$`, the same in every process.
+
+    A legal name is its own wire name. Any other becomes a readable prefix, `_` and 8 hexadecimal characters of its
+    digest, so that names that differ only in what had to go (`docs.open`, `docs/open`) stay different. The pattern is
+    that of OpenAI's function names and of Anthropic's tool names.
+    """
+    if _LEGAL.fullmatch(name):
+        return name
+    readable = _ILLEGAL.sub("_", name).strip("_")[:_PREFIX_LENGTH] or "tool"
+    return f"{readable}_{digest(name.encode('utf-8', 'surrogatepass'))[:8]}"

@@ -1,0 +1,115 @@
+"""Limits and reservations: no model call starts whose reservation does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glassloop.core.limits import DEFAULT_COST_USD
+from glassloop.core.messages import Media, Message, Reply, SystemMessage, Text, ToolResult, UserMessage
+from glassloop.journal.state import State
+
+BYTES_PER_TOKEN = 3
+"""Conservative for English (about 4) and about right for Chinese (one character, three bytes, one token)."""
+
+TOKENS_PER_IMAGE = 1_600
+SMALLEST_REPLY = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What a decision needs beside the state.
+
+    Args:
+        now: UTC milliseconds.
+        head_bytes: size of instructions and tool list.
+        rates: USD per input token and per output token; None where the price is unknown.
+        model: the model's name, for messages.
+    """
+
+    now: int
+    head_bytes: int = 0
+    rates: tuple[float, float] | None = None
+    model: str = ""
+
+
+def over_limit(state: State, terms: Terms) -> tuple[str, str] | None:
+    """The limit that forbids another model call and a sentence about it; None where there is room."""
+    limits = state.limits
+    if limits.steps is not None and state.step >= limits.steps:
+        return "steps", f"The run used its {limits.steps} steps without finishing."
+    if limits.seconds is not None and state.active_ms + terms.now - state.last_at >= limits.seconds * 1000:
+        return "seconds", f"The run used its {limits.seconds:g} seconds without finishing."
+    if isinstance(limits.cost_usd, int | float) and (terms.rates is None or state.cost_usd is None):
+        return "cost_usd", (
+            f"The price of {terms.model or 'the model'} is unknown, so the limit of {limits.cost_usd:g} USD cannot be "
+            "kept: give ModelSettings(price=(input, output)) in USD per million tokens, or set cost_usd=None."
+        )
+    tokens, money = _room(state, terms)
+    if tokens is not None and tokens < SMALLEST_REPLY:
+        return "total_tokens", (
+            f"The run used {state.usage.total:,} of its {limits.total_tokens:,} tokens, "
+            "and the next model call does not fit."
+        )
+    if money is not None and money < SMALLEST_REPLY:
+        return "cost_usd", (
+            f"The run spent {state.cost_usd or 0:.4f} of its {_money_limit(state):g} USD, "
+            "and the next model call does not fit."
+        )
+    return None
+
+
+def reservation(state: State, terms: Terms) -> tuple[int, int]:
+    """Room for the reply (`max_tokens`) and the whole reservation in tokens, clamped to what is left."""
+    rooms = [room for room in _room(state, terms) if room is not None]
+    max_tokens = max(1, min([state.limits.output_tokens, *rooms]))
+    return max_tokens, estimate_input(state, terms) + max_tokens
+
+
+def estimate_input(state: State, terms: Terms) -> int:
+    """Tokens that the next request will cost to read.
+
+    The last reply's own usage is the best base; what came after it, or everything before the first reply, is estimated
+    from its bytes.
+    """
+    base, index = terms.head_bytes // BYTES_PER_TOKEN, 0
+    for position in range(len(state.conversation) - 1, state.history_length - 1, -1):
+        message = state.conversation[position]
+        if isinstance(message, Reply) and message.usage.input:
+            base, index = message.usage.total, position + 1
+            break
+    return base + sum(message_tokens(message) for message in state.conversation[index:])
+
+
+def message_tokens(message: Message) -> int:
+    """Estimated tokens of one message."""
+    match message:
+        case UserMessage():
+            parts = (Text(message.content),) if isinstance(message.content, str) else message.content
+            return sum(TOKENS_PER_IMAGE if isinstance(part, Media) else _text_tokens(part.text) for part in parts)
+        case ToolResult():
+            return _text_tokens(message.content) + TOKENS_PER_IMAGE * len(message.media)
+        case SystemMessage():
+            return _text_tokens(message.text)
+        case Reply():
+            written = message.text + message.thinking + "".join(call.name + call.arguments for call in message.calls)
+            return message.usage.output or _text_tokens(written)
+
+
+def _text_tokens(text: str) -> int:
+    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
+    return 4 + size // BYTES_PER_TOKEN
+
+
+def _room(state: State, terms: Terms) -> tuple[int | None, int | None]:
+    """Tokens that a reply may have by the token limit and by the money limit; None where there is no such limit."""
+    limits, needed = state.limits, estimate_input(state, terms)
+    by_tokens = None if limits.total_tokens is None else limits.total_tokens - state.usage.total - needed
+    most = _money_limit(state)
+    if most is None or terms.rates is None or state.cost_usd is None or terms.rates[1] <= 0:
+        return by_tokens, None
+    left = most - state.cost_usd - needed * terms.rates[0]
+    return by_tokens, int(left / terms.rates[1])
+
+
+def _money_limit(state: State) -> float | None:
+    return DEFAULT_COST_USD if state.limits.cost_usd == "default" else state.limits.cost_usd

@@ -1,0 +1,192 @@
+"""What a run does next: a pure function of its state, the heart of the loop.
+
+The loop never remembers, it looks: a fresh run, one continued after a crash, after an approval or after a fork all
+take the same path through `next_move`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from glassloop.core.events import NudgeReason, Outcome
+from glassloop.core.messages import Reply, ToolCall, UserMessage
+from glassloop.journal.budget import Terms, over_limit, reservation
+from glassloop.journal.state import State
+from glassloop.journal.verdict import call_as_text, is_empty, promises
+
+NUDGES: dict[NudgeReason, str] = {
+    "empty_reply": "Your reply was empty. Answer the user, or call a tool.",
+    "promised": "You said what you would do but called no tool. Call the tool now, or give your final answer.",
+    "call_as_text": (
+        "You wrote a tool call as text, and it was not run. Use the tool-calling interface, or answer in plain words."
+    ),
+    "bad_tool_call": (
+        "Your last tool call could not be parsed and was not run. Call the tool again with arguments that are one "
+        "valid JSON object, or answer in plain words."
+    ),
+    "repetition": (
+        "You have made the same tool calls with the same results several times. Do not repeat them: use what you "
+        "have, try something else, or say plainly what is missing."
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AskModel:
+    """Ask the model; `final` names the limit that makes it the last call, without tools."""
+
+    max_tokens: int
+    reserved: int
+    final: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunCalls:
+    """Run these calls, which have no result."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Nudge:
+    """Tell the model, once, to do what it said."""
+
+    reason: NudgeReason
+
+    @property
+    def message(self) -> UserMessage:
+        """What the model is told."""
+        return UserMessage(NUDGES[self.reason], origin="nudge")
+
+
+@dataclass(frozen=True, slots=True)
+class Finish:
+    """The run rests for good."""
+
+    outcome: Outcome
+    output: str | None = None
+    message: str | None = None
+    limit: str | None = None
+    error_kind: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """The run rests until a human has decided on these calls."""
+
+    calls: tuple[ToolCall, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Rest:
+    """Nothing to do: the run has finished."""
+
+
+Move = AskModel | RunCalls | Nudge | Finish | Wait | Rest
+
+
+def next_move(state: State, terms: Terms) -> Move:
+    """What is missing, and so what to do now."""
+    if state.finished is not None:
+        return Rest()
+    if state.cancel is not None:
+        return Finish("cancelled", message=state.cancel.reason or "The run was cancelled.")
+    if state.open_calls:
+        return _run_or_wait(state)
+    if state.failure is not None:
+        return _after_failure(state)
+    reply = state.last_reply
+    if reply is not None and len(state.conversation) > state.history_length:
+        return _after_reply(state, reply)
+    return _ask(state, terms)
+
+
+def _run_or_wait(state: State) -> Move:
+    if state.request is not None and state.request.final:
+        return _limited(state, state.request.final)
+    counts = state.tool_counts.copy()
+    for call in state.open_calls.values():
+        counts[call.name] += 1
+        most = state.limits.calls_per_tool.get(call.name)
+        if most is not None and counts[call.name] > most:
+            return _limited(state, "calls_per_tool", f"The tool {call.name} may be called {most} times in a run.")
+    runnable = tuple(call for call in state.open_calls.values() if not is_held(state, call))
+    return RunCalls(runnable) if runnable else Wait(tuple(state.open_calls.values()))
+
+
+def is_held(state: State, call: ToolCall) -> bool:
+    """Whether the call waits for a decision that has not come."""
+    asked = state.asked.get(call.id)
+    return asked is not None and asked.approval_id not in state.decided
+
+
+def _after_failure(state: State) -> Move:
+    failure = state.failure
+    assert failure is not None
+    if failure.kind == "bad_tool_call" and "bad_tool_call" not in state.fresh_nudges:
+        return Nudge("bad_tool_call")
+    return Finish("failed", message=failure.message, error_kind=failure.kind)
+
+
+def _after_reply(state: State, reply: Reply) -> Move:
+    text = reply.text
+    if state.request is not None and state.request.final:
+        return _limited(state, state.request.final, output=text)
+    if reply.refusal is not None or reply.stop == "refusal":
+        return Finish("refused", output=text or None, message=reply.refusal or text or "The model refused to answer.")
+    if reply.stop == "content_filter":
+        return Finish("filtered", output=text or None, message="The provider's content filter stopped the reply.")
+    if reply.stop == "length":
+        return Finish("truncated", output=text, message="The reply was cut off by its limit of output tokens.")
+    if is_empty(reply):
+        if "empty_reply" not in state.fresh_nudges:
+            return Nudge("empty_reply")
+        return Finish("failed", message="The model gave an empty reply twice.", error_kind="empty_reply")
+    reason = _did_not_act(state, text)
+    if reason is None:
+        return Finish("completed", output=text)
+    if state.fresh_nudges & {"promised", "call_as_text"}:
+        return Finish("unanswered", output=text, message="The model said what it would do and did not do it.")
+    return Nudge(reason)
+
+
+def _did_not_act(state: State, text: str) -> NudgeReason | None:
+    if state.request is None or not state.request.offered:
+        return None
+    if call_as_text(text):
+        return "call_as_text"
+    return "promised" if promises(text) else None
+
+
+def _ask(state: State, terms: Terms) -> Move:
+    cycle = _cycle(state)
+    if cycle and "repetition" in state.nudges:
+        return _limit(state, terms, "repetition", "The model repeats the same calls with the same results.")
+    if cycle and state.fresh_nudges.isdisjoint({"repetition"}):
+        return Nudge("repetition")
+    over = over_limit(state, terms)
+    if over is not None:
+        return _limit(state, terms, *over)
+    return AskModel(*reservation(state, terms))
+
+
+def _cycle(state: State) -> bool:
+    """Whether the last rounds are one round n times over (A-A-A), or two in turn (A-B-A-B)."""
+    often, rounds = state.limits.repetition, state.rounds
+    if often is None:
+        return False
+    if len(rounds) >= often and len(set(rounds[-often:])) == 1:
+        return True
+    pairs = 2 * max(2, often - 1)
+    return often > 1 and len(rounds) >= pairs and rounds[-pairs:] == rounds[-2:] * (pairs // 2)
+
+
+def _limit(state: State, terms: Terms, limit: str, message: str) -> Move:
+    if state.limits.on_limit == "answer" and limit not in ("seconds", "total_tokens", "cost_usd"):
+        return AskModel(*reservation(state, terms), final=limit)
+    return _limited(state, limit, message)
+
+
+def _limited(state: State, limit: str, message: str = "", output: str | None = None) -> Finish:
+    partial = output if output is not None else next((r.text for r in reversed(state.replies) if r.text), None)
+    return Finish("limited", output=partial, limit=limit, message=message or f"The run reached its limit: {limit}.")

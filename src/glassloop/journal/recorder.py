@@ -1,0 +1,141 @@
+"""The one writer of a run: folds what happens into the state, tells subscribers, and makes it durable."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from glassloop.core.encoding import digest, dumps, loads
+from glassloop.core.errors import Conflict, Fenced
+from glassloop.core.events import DriverClaimed, Event, EventData, JournalData, LiveData
+from glassloop.core.messages import Media, Message
+from glassloop.journal.journal import Journal
+from glassloop.journal.state import State, fold
+
+Subscriber = Callable[[Event], None]
+
+
+def now_ms() -> int:
+    """UTC, milliseconds since the epoch."""
+    return time.time_ns() // 1_000_000
+
+
+class Recorder:
+    """Records one run.
+
+    `record` takes effect at once (state, subscribers) and is durable after the next `commit`; several events share one
+    append. `emit` is for what is only streamed.
+
+    Args:
+        journal: where the events go.
+        state: the state that the journal has so far.
+        epoch: the driver's epoch.
+        history: the session's messages before the run, which the events name but do not hold.
+        subscribers: called with each event as it happens; must be quick and must not raise.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        state: State,
+        *,
+        epoch: int,
+        history: Iterable[Message] = (),
+        subscribers: Iterable[Subscriber] = (),
+    ) -> None:
+        self.journal = journal
+        self.state = state
+        self.epoch = epoch
+        self.values: dict[str, Any] = {}
+        self._history = tuple(history)
+        self._subscribers = tuple(subscribers)
+        self._pending: list[Event] = []
+        self._blobs: dict[str, bytes] = {}
+        self._kept: set[str] = set()
+        self._seq = state.seq
+        self._writing = asyncio.Lock()
+
+    def record(self, data: JournalData, private: Mapping[str, Any] | None = None) -> None:
+        """Something happened; it is durable after the next `commit`."""
+        step = self.state.step + 1 if data.type == "model_requested" else self.state.step
+        event = Event(self.state.run_id, 0, now_ms(), step, data, private)
+        self.state.apply(event)
+        self._pending.append(event)
+        self._tell(event)
+
+    def emit(self, data: LiveData) -> None:
+        """Something is going on, for those who watch."""
+        if self._subscribers:
+            self._tell(self._live(data))
+
+    @property
+    def watched(self) -> bool:
+        """Whether anybody watches."""
+        return bool(self._subscribers)
+
+    def keep(self, content: bytes) -> str:
+        """Store a content with the next commit, once, and return its digest."""
+        key = digest(content)
+        self._keep(key, content)
+        return key
+
+    def keep_media(self, media: Iterable[Media]) -> None:
+        """Store the bytes of media that an event names."""
+        for item in media:
+            if item.content is not None:
+                self._keep(item.digest, item.content)
+
+    async def value(self, key: str) -> Any:
+        """A whole tool result that an event names by digest."""
+        return loads(await self.journal.blob(key))
+
+    def keep_value(self, call_id: str, value: object) -> str:
+        """Store a whole tool result as JSON and return its digest."""
+        self.values[call_id] = value
+        return self.keep(dumps(value))
+
+    async def commit(self) -> None:
+        """Make everything recorded so far durable.
+
+        Raises:
+            Fenced: a newer driver has taken the run over; nothing of this was written.
+            StoreError: the store failed.
+        """
+        if not self._pending:
+            return
+        async with self._writing:
+            events, self._pending = self._pending, []
+            blobs, self._blobs = self._blobs, {}
+            while events:
+                try:
+                    self._seq = await self.journal.append(
+                        self.state.run_id, events, after=self._seq, epoch=self.epoch, blobs=blobs or None
+                    )
+                except Conflict:
+                    await self._rebase(events)
+                else:
+                    return
+
+    async def _rebase(self, events: list[Event]) -> None:
+        """Others appended (a decision, a cancellation): take theirs first, then ours."""
+        written = await self.journal.read(self.state.run_id)
+        for event in written[self._seq :]:
+            if isinstance(event.data, DriverClaimed) and event.data.epoch > self.epoch:
+                raise Fenced(f"Run {self.state.run_id} was taken over by {event.data.owner}.")
+            self._tell(event)
+        self._seq = len(written)
+        self.state = fold([*written, *events, *self._pending], self._history)
+
+    def _keep(self, key: str, content: bytes) -> None:
+        if key not in self._kept:
+            self._kept.add(key)
+            self._blobs[key] = content
+
+    def _live(self, data: EventData) -> Event:
+        return Event(self.state.run_id, 0, now_ms(), self.state.step, data)
+
+    def _tell(self, event: Event) -> None:
+        for subscriber in self._subscribers:
+            subscriber(event)

@@ -1,0 +1,108 @@
+"""What each model request was made of, so that the exact request can be rebuilt from the journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from glassloop.core.encoding import digest, dumps
+from glassloop.core.events import ModelRequested
+from glassloop.core.messages import Message
+from glassloop.journal.journal import Journal
+from glassloop.journal.moves import AskModel
+from glassloop.journal.recorder import Recorder
+from glassloop.journal.state import fold
+from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec
+
+
+class RequestLog:
+    """Describes requests by the digests of their contents, and stores each distinct content once."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._digests: dict[int, tuple[object, str, int]] = {}
+        self._chained = 0
+        self._chain = ""
+
+    def describe(self, request: ModelRequest, model: str, move: AskModel) -> ModelRequested:
+        """The event that says that `request` is about to be sent to `model`."""
+        for message in request.messages[self._chained :]:
+            self._chain = digest(self._chain.encode() + message_digest(message))
+        self._chained = len(request.messages)
+        return ModelRequested(
+            model=model,
+            instructions=self._keep(request.instructions)[0],
+            tools=self._keep(request.tools)[0],
+            settings=self._keep(request.settings)[0],
+            view=((0, self._chained),),
+            view_digest=self._chain,
+            reserved=move.reserved,
+            max_tokens=move.max_tokens,
+            offered=len(request.tools),
+            stream=request.stream,
+            final=move.final,
+        )
+
+    def head_bytes(self, instructions: str, tools: tuple[ToolSpec, ...]) -> int:
+        """Size in bytes of what precedes the conversation in every request."""
+        return self._keep(instructions)[1] + self._keep(tools)[1]
+
+    def _keep(self, content: object) -> tuple[str, int]:
+        """Digest and size of a content that hardly ever changes: encoded once per object."""
+        known = self._digests.get(id(content))
+        if known is not None and known[0] is content:
+            return known[1], known[2]
+        data = dumps(content)
+        entry = (content, self._recorder.keep(data), len(data))
+        self._digests[id(content)] = entry
+        return entry[1], entry[2]
+
+
+def message_digest(message: Message) -> bytes:
+    """Digest of one message, computed once per object."""
+    known = getattr(message, "_digest", None)
+    if known is None:
+        known = digest(dumps(message)).encode()
+        object.__setattr__(message, "_digest", known)
+    return known
+
+
+async def rebuild_request(
+    journal: Journal, run_id: str, step: int, history: tuple[Message, ...] = ()
+) -> tuple[str, ModelRequest]:
+    """The model's name and the exact request of a step, from 1.
+
+    Args:
+        history: the session's messages before the run, where it has a session.
+
+    Raises:
+        LookupError: the run has no such step.
+    """
+    events = await journal.read(run_id)
+    for number, event in enumerate(events):
+        if isinstance(event.data, ModelRequested) and event.step == step:
+            asked = event.data
+            conversation = fold(events[:number], history).conversation
+            return asked.model, await _request(journal, asked, conversation)
+    raise LookupError(f"Run {run_id} has no model request number {step}.")
+
+
+async def _request(journal: Journal, asked: ModelRequested, conversation: list[Message]) -> ModelRequest:
+    messages: list[Message] = []
+    for item in asked.view:
+        if isinstance(item, str):
+            messages.append(await _content(journal, item, Message))
+        else:
+            messages += conversation[item[0] : item[1]]
+    return ModelRequest(
+        messages=tuple(messages),
+        instructions=await _content(journal, asked.instructions, str),
+        tools=await _content(journal, asked.tools, tuple[ToolSpec, ...]),
+        settings=await _content(journal, asked.settings, ModelSettings),
+        stream=asked.stream,
+    )
+
+
+async def _content(journal: Journal, key: str, kind: Any) -> Any:
+    return TypeAdapter[Any](kind).validate_json(await journal.blob(key))

@@ -1,0 +1,192 @@
+"""State is a fold over events: what a run knows, and nothing that its journal does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from glassloop.core.context import Identity
+from glassloop.core.encoding import digest, dumps
+from glassloop.core.events import (
+    AgentChanged,
+    ApprovalAsked,
+    ApprovalDecided,
+    AttemptFailed,
+    CancelRequested,
+    DriverClaimed,
+    EffectStarted,
+    Event,
+    ModelReplied,
+    ModelRequested,
+    Nudged,
+    NudgeReason,
+    RunContinued,
+    RunFinished,
+    RunStarted,
+    ToolFinished,
+)
+from glassloop.core.limits import Limits
+from glassloop.core.messages import Message, Reply, ToolCall, ToolResult
+from glassloop.core.usage import Usage
+
+
+@dataclass
+class State:
+    """A run, as its events tell it.
+
+    Args:
+        run_id: the run.
+        seq: events folded so far.
+        epoch: of the latest driver.
+        conversation: history, input, replies, results and nudges, in the order a model may read them; results join
+            when the last of their step is known.
+        history_length: how many messages of the conversation came before this run.
+        step: model calls asked for.
+        open_calls: calls of the last reply that have no result yet, in request order.
+        results: results of the last reply's calls that are known while others are open.
+        begun: writes that were started and have no result: in doubt unless they are running now.
+        executions: every finished call with its step, in the order the results became known.
+        asked: approvals asked for, by call id.
+        decided: decisions, by approval id.
+        tool_counts: finished calls by tool.
+        rounds: a signature (tools, arguments, results) of each step's calls, for the repetition limit.
+        nudges: why the model was told again, in order.
+        fresh_nudges: reasons since the model last did something useful.
+        failure: the last attempt of a model call failed for good.
+        active_ms: time spent working, without the time the run was parked or nobody drove it.
+    """
+
+    run_id: str = ""
+    seq: int = 0
+    epoch: int = 0
+    agent: str = ""
+    fingerprint: str = ""
+    identity: Identity = field(default_factory=Identity)
+    limits: Limits = field(default_factory=Limits)
+    conversation: list[Message] = field(default_factory=list[Message])
+    history_length: int = 0
+    step: int = 0
+    usage: Usage = field(default_factory=Usage)
+    cost_usd: float | None = 0.0
+    request: ModelRequested | None = None
+    replies: list[Reply] = field(default_factory=list[Reply])
+    open_calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
+    results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
+    begun: dict[str, str] = field(default_factory=dict[str, str])
+    executions: list[tuple[int, ToolFinished]] = field(default_factory=list[tuple[int, ToolFinished]])
+    asked: dict[str, ApprovalAsked] = field(default_factory=dict[str, ApprovalAsked])
+    decided: dict[str, ApprovalDecided] = field(default_factory=dict[str, ApprovalDecided])
+    tool_counts: Counter[str] = field(default_factory=Counter[str])
+    rounds: list[str] = field(default_factory=list[str])
+    nudges: list[NudgeReason] = field(default_factory=list[NudgeReason])
+    fresh_nudges: set[NudgeReason] = field(default_factory=set[NudgeReason])
+    failure: AttemptFailed | None = None
+    cancel: CancelRequested | None = None
+    finished: RunFinished | None = None
+    started_at: int = 0
+    last_at: int = 0
+    active_ms: int = 0
+
+    @property
+    def last_reply(self) -> Reply | None:
+        """The reply that the conversation ends with, if it does."""
+        last = self.conversation[-1] if self.conversation else None
+        return last if isinstance(last, Reply) else None
+
+    def apply(self, event: Event) -> None:
+        """Fold one event in."""
+        self.seq += 1
+        data = event.data
+        if not isinstance(data, RunStarted | DriverClaimed | RunContinued | ApprovalDecided):
+            self.active_ms += max(0, event.at - self.last_at)
+        self.last_at = max(self.last_at, event.at)
+        match data:
+            case RunStarted():
+                self._start(event, data)
+            case ModelRequested():
+                self.step += 1
+                self.request = data
+                self.failure = None
+            case ModelReplied():
+                self._reply(data)
+            case ToolFinished():
+                self._finish_call(data)
+            case Nudged():
+                self.conversation.append(data.message)
+                self.nudges.append(data.reason)
+                self.fresh_nudges.add(data.reason)
+                self.failure = None
+            case EffectStarted():
+                self.begun[data.call_id] = data.key
+            case AttemptFailed():
+                self.failure = data if data.wait is None else None
+            case DriverClaimed():
+                self.epoch = data.epoch
+            case AgentChanged():
+                self.fingerprint = data.fingerprint
+            case ApprovalAsked():
+                self.asked[data.call_id] = data
+            case ApprovalDecided():
+                self.decided.setdefault(data.approval_id, data)
+            case CancelRequested():
+                self.cancel = data
+            case RunContinued():
+                self.limits = data.limits or self.limits
+                self.finished = self.failure = self.cancel = None
+                self.fresh_nudges.clear()
+            case RunFinished():
+                self.finished = data
+            case _:
+                pass
+
+    def _start(self, event: Event, data: RunStarted) -> None:
+        self.run_id, self.agent, self.fingerprint = event.run_id, data.agent, data.fingerprint
+        self.identity, self.limits = data.identity, data.limits
+        self.conversation += data.history
+        self.history_length = len(self.conversation)
+        if data.input is not None:
+            self.conversation.append(data.input)
+        self.started_at = self.last_at = event.at
+
+    def _reply(self, data: ModelReplied) -> None:
+        reply = data.reply
+        self.usage += reply.usage
+        unknown = data.cost_usd is None or self.cost_usd is None
+        self.cost_usd = None if unknown else (self.cost_usd or 0.0) + (data.cost_usd or 0.0)
+        self.replies.append(reply)
+        self.conversation.append(reply)
+        calls = reply.calls
+        if calls:
+            self.open_calls = {call.id: call for call in calls}
+            self.fresh_nudges.clear()
+
+    def _finish_call(self, data: ToolFinished) -> None:
+        if self.open_calls.pop(data.call_id, None) is None:
+            return
+        self.results[data.call_id] = data.result
+        self.executions.append((self.step, data))
+        self.tool_counts[data.result.name] += 1
+        self.begun.pop(data.call_id, None)
+        if not self.open_calls:
+            self._close_round()
+
+    def _close_round(self) -> None:
+        calls = self.replies[-1].calls
+        ordered = [self.results[call.id] for call in calls]
+        self.conversation += ordered
+        self.rounds.append(_signature(calls, ordered))
+        self.results = {}
+
+
+def _signature(calls: tuple[ToolCall, ...], results: list[ToolResult]) -> str:
+    seen = {(call.name, call.arguments.strip(), result.content) for call, result in zip(calls, results, strict=True)}
+    return digest(dumps(sorted(seen)))
+
+
+def fold(events: Iterable[Event], history: Iterable[Message] = ()) -> State:
+    """The state after `events`; `history` is the session's part of the conversation, where there is one."""
+    state = State(conversation=list(history))
+    for event in events:
+        state.apply(event)
+    return state

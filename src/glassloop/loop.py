@@ -1,0 +1,161 @@
+"""THE loop: look at what is missing, do that one thing, record it, look again.
+
+A run is its journal. Each turn `next_move` reads the folded state and says what to do: ask the model, run tool calls,
+nudge, wait for a human, finish. Nothing is remembered here, so a fresh run and one that goes on after a crash, an
+approval or a fork take the same path. Every defence is middleware around `ask` and `call`; none is in this file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import assert_never
+
+from glassloop.core.errors import FatalToolError, ModelError
+from glassloop.core.events import AttemptFailed, ModelReplied, Nudged, ToolStarted
+from glassloop.core.messages import ToolCall
+from glassloop.journal.budget import Terms
+from glassloop.journal.moves import AskModel, Finish, Nudge, Rest, RunCalls, Wait, next_move
+from glassloop.journal.recorder import now_ms
+from glassloop.middleware.call import Call, Failed, ModelCall
+from glassloop.models.model import ModelRequest, ToolSpec
+from glassloop.run import Run
+from glassloop.tools.calls import prepare_calls
+from glassloop.tools.toolset import ToolIndex
+
+
+async def drive(run: Run) -> None:
+    """Drive a run until it rests: finished, or waiting for a human.
+
+    Raises:
+        asyncio.CancelledError: cancelled; the run has its outcome.
+        StoreError: the journal failed; the run can be resumed.
+    """
+    task = asyncio.current_task()
+    run.cancels = task.cancelling() if task else 0
+    state, limits = run.recorder.state, run.recorder.state.limits
+    seconds = None if limits.seconds is None else limits.seconds - state.active_ms / 1000
+    clock = asyncio.timeout(seconds)
+    try:
+        async with clock:
+            await _turn_until_rest(run)
+    except TimeoutError:
+        if not clock.expired():
+            raise
+        text = f"The run used its {limits.seconds:g} seconds without finishing."
+        await run.finish(Finish("limited", limit="seconds", message=text))
+    except FatalToolError as error:
+        run.error = error
+        await run.finish(Finish("failed", message=str(error), error_kind="fatal_tool"))
+    except asyncio.CancelledError:
+        await run.finish(Finish("cancelled", message="The run was cancelled."))
+        raise
+
+
+async def _turn_until_rest(run: Run) -> None:
+    while True:
+        index, specs = await run.tools()
+        head = run.requests.head_bytes(run.instructions, specs)
+        match next_move(run.recorder.state, Terms(now_ms(), head, run.prices.rates, run.model.name)):
+            case AskModel() as move:
+                await _ask(run, index, specs, move)
+            case RunCalls(calls):
+                await run.recorder.commit()
+                await _run_calls(run, index, calls)
+            case Nudge() as nudge:
+                run.recorder.record(Nudged(nudge.message, nudge.reason))
+            case Finish() as end:
+                return await run.finish(end)
+            case Wait() | Rest():
+                return await run.recorder.commit()
+            case other:
+                assert_never(other)
+        _raise_if_cancelled(run)
+
+
+async def _ask(run: Run, index: ToolIndex, specs: tuple[ToolSpec, ...], move: AskModel) -> None:
+    """One step: ask the model and record what it says."""
+    if run.settings.max_tokens != move.max_tokens:
+        run.settings = replace(run.settings, max_tokens=move.max_tokens)
+    request = ModelRequest(
+        messages=tuple(run.recorder.state.conversation),
+        instructions=run.instructions,
+        tools=() if move.final else specs,
+        settings=run.settings,
+        stream=run.recorder.watched,
+    )
+    run.recorder.record(run.requests.describe(request, run.model.name, move))
+    await run.recorder.commit()
+    began = time.perf_counter()
+    call = ModelCall(run.model, request, run.recorder)
+    try:
+        reply = await run.ask(call)
+    except ModelError as error:
+        run.error = error
+        run.recorder.record(
+            AttemptFailed(run.model.name, error.kind, str(error), error.status, None, error.partial or call.text)
+        )
+        return
+    reply = prepare_calls(reply, index, run.recorder.state.limits.calls_per_step)
+    run.recorder.record(ModelReplied(reply, _ms(began), run.prices.cost(reply)))
+
+
+async def _run_calls(run: Run, index: ToolIndex, calls: Sequence[ToolCall]) -> None:
+    """Run the calls of one step side by side; a sequential tool is a barrier.
+
+    Results of reads become durable with the next model request, in one append for the whole step.
+    """
+    for batch in _batches(index, calls):
+        _raise_if_cancelled(run)
+        if len(batch) == 1:
+            await _run_call(run, index, batch[0])
+            continue
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in batch:
+                    group.create_task(_run_call(run, index, call))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+
+
+def _batches(index: ToolIndex, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
+    batch: list[ToolCall] = []
+    for call in calls:
+        tool = index.find(call.name)
+        if tool is None or not tool.sequential:
+            batch.append(call)
+            continue
+        if batch:
+            yield batch
+        yield [call]
+        batch = []
+    if batch:
+        yield batch
+
+
+async def _run_call(run: Run, index: ToolIndex, call: ToolCall) -> None:
+    run.recorder.emit(ToolStarted(call.id, call.name, call.arguments))
+    context = run.context.for_call(run.recorder.state.step, call.id, run.progress(call.id))
+    travelling = Call(call, index, context, run.recorder, raw=call.arguments)
+    began = time.perf_counter()
+    try:
+        ended = await run.call(travelling)
+    except FatalToolError as error:
+        run.settle(travelling, Failed(str(error)), _ms(began))
+        raise
+    run.settle(travelling, ended, _ms(began))
+    if travelling.tool is not None and travelling.tool.effect == "write":
+        await run.recorder.commit()
+
+
+def _raise_if_cancelled(run: Run) -> None:
+    """A tool that swallows a cancellation does not save the run from it."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling() > run.cancels:
+        raise asyncio.CancelledError
+
+
+def _ms(began: float) -> float:
+    return round((time.perf_counter() - began) * 1000, 3)

@@ -1,0 +1,140 @@
+"""What travels through the stacks, and the one shape that every middleware has: `await mw(call, next)`."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from glassloop.core.context import RunContext
+from glassloop.core.errors import ToolError
+from glassloop.core.events import LiveData
+from glassloop.core.messages import Reply, ResultStatus, ToolCall
+from glassloop.journal.recorder import Recorder
+from glassloop.models.model import Model, ModelRequest
+from glassloop.tools.tool import Tool
+from glassloop.tools.toolset import ToolIndex
+
+
+@dataclass(slots=True)
+class Call:
+    """One tool call on its way to the function; each layer fills in what it finds out.
+
+    Args:
+        call: what the model asked for.
+        index: the tools of this run.
+        context: what the function may know.
+        recorder: the run's journal.
+        tool: set by `allow`.
+        raw: the arguments as text; `reasons` takes its own out.
+        arguments: the arguments that will run, as plain JSON values; set by `validate`.
+        kwargs: the same, converted for the function.
+        reason: the model's stated reason.
+        confidence: the model's stated confidence, 0 to 1.
+        replayed: answered from an earlier identical call.
+    """
+
+    call: ToolCall
+    index: ToolIndex
+    context: RunContext[Any]
+    recorder: Recorder
+    tool: Tool | None = None
+    raw: str = ""
+    arguments: dict[str, Any] | None = None
+    kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
+    reason: str | None = None
+    confidence: float | None = None
+    replayed: bool = False
+
+    @property
+    def found(self) -> Tool:
+        """The tool; only for layers inside `allow`."""
+        assert self.tool is not None
+        return self.tool
+
+
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The function ran and returned `value`."""
+
+    value: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The call ended without a value; `message` is for the model, `private` for the operator."""
+
+    message: str
+    status: ResultStatus = "error"
+    private: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pending:
+    """The call waits for a human: the run rests."""
+
+    approval_id: str
+
+
+Ended = Done | Failed | Pending
+
+
+class CallStopped(ToolError):
+    """A layer ended the call; its text is for the model."""
+
+    def __init__(self, message: str, status: ResultStatus) -> None:
+        super().__init__(message)
+        self.status: ResultStatus = status
+
+
+Next = Callable[[Call], Awaitable[Any]]
+
+
+class ToolMiddleware(Protocol):
+    """Wraps a tool call. Inside `error` a layer returns what the function returned, or `Pending`."""
+
+    async def __call__(self, call: Call, next: Next, /) -> Any:
+        """Do something before, instead of, or after `await next(call)`."""
+        ...
+
+
+@dataclass(slots=True)
+class ModelCall:
+    """One model call on its way out.
+
+    Args:
+        model: who is asked.
+        request: what is asked.
+        recorder: the run's journal; failed attempts are recorded there.
+        shown: visible text that has been streamed; with any, the call is not repeated.
+        parts_shown: parts streamed of the present attempt.
+    """
+
+    model: Model
+    request: ModelRequest
+    recorder: Recorder
+    shown: list[str] = field(default_factory=list[str])
+    parts_shown: int = 0
+
+    @property
+    def text(self) -> str:
+        """The visible text streamed so far."""
+        return "".join(self.shown)
+
+    def emit(self, data: LiveData) -> None:
+        """Stream a part to those who watch."""
+        self.parts_shown += 1
+        self.recorder.emit(data)
+
+
+ModelNext = Callable[[ModelCall], Awaitable[Reply]]
+
+
+class ModelMiddleware(Protocol):
+    """Wraps a model call; returns the folded reply."""
+
+    around_model: bool
+
+    async def __call__(self, call: ModelCall, next: ModelNext, /) -> Reply:
+        """Do something before, instead of, or after `await next(call)`."""
+        ...

@@ -1,0 +1,90 @@
+"""Retries: of model calls, where the same request may succeed; of tools, where repeating is harmless."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from typing import Any
+
+from glassloop.core.errors import FatalToolError, ModelError, ToolError
+from glassloop.core.events import AttemptFailed, ReplyRestarted
+from glassloop.core.messages import Reply
+from glassloop.middleware.call import Call, ModelCall, ModelNext, Next
+
+
+class Retry:
+    """Repeats a failed tool call as often as the tool allows, if it only reads or is idempotent.
+
+    Args:
+        delay: seconds before the first repetition; doubles each time.
+    """
+
+    def __init__(self, delay: float = 0.2) -> None:
+        self.delay = delay
+
+    async def __call__(self, call: Call, next: Next, /) -> Any:
+        """See `ToolMiddleware`."""
+        tool = call.found
+        left = tool.retries if tool.effect == "read" or tool.idempotent else 0
+        delay = self.delay
+        while True:
+            try:
+                return await next(call)
+            except (ToolError, FatalToolError):
+                raise
+            except Exception:
+                if left <= 0:
+                    raise
+                left -= 1
+            await asyncio.sleep(delay)
+            delay *= 2
+
+
+class ModelRetry:
+    """Repeats a model call on 408, 409, 429, 5xx and broken connections, while no text of it has been shown.
+
+    Waits as long as the server's `Retry-After` asks (RFC 9110, 10.2.3), else exponentially with full jitter. Each
+    failed attempt is an event.
+
+    Args:
+        attempts: at most so many in all.
+        delay: seconds before the second attempt, doubled for each further one.
+        longest: seconds; a server that asks for more is not waited for.
+    """
+
+    around_model = True
+
+    def __init__(self, attempts: int = 4, delay: float = 0.5, longest: float = 60.0) -> None:
+        self.attempts = attempts
+        self.delay = delay
+        self.longest = longest
+
+    async def __call__(self, call: ModelCall, next: ModelNext, /) -> Reply:
+        """See `ModelMiddleware`.
+
+        Raises:
+            ModelError: the last attempt's.
+        """
+        attempt = 1
+        while True:
+            call.parts_shown = 0
+            try:
+                return await next(call)
+            except ModelError as error:
+                wait = self._wait(error, attempt)
+                if wait is None or call.shown:
+                    raise
+                call.recorder.record(
+                    AttemptFailed(call.model.name, error.kind, str(error), error.status, round(wait, 3))
+                )
+            if call.parts_shown:
+                call.recorder.emit(ReplyRestarted())
+            await asyncio.sleep(wait)
+            attempt += 1
+
+    def _wait(self, error: ModelError, attempt: int) -> float | None:
+        if not error.retryable or attempt >= self.attempts:
+            return None
+        if error.retry_after is not None:
+            return error.retry_after if error.retry_after <= self.longest else None
+        return self.delay * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)

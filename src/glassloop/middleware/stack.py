@@ -1,0 +1,141 @@
+"""The whole stack, in one list, outermost first.
+
+    error -> allow -> reasons -> validate -> (yours) -> approval -> idempotency -> start -> hooks -> retry -> timeout -> tool
+
+Your own middleware stands where the tool is found and its arguments are valid, before anybody is asked. An instance of
+one of the kinds below takes that kind's place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import aclosing
+from functools import partial
+from typing import Any, cast
+
+from glassloop.core.context import RunContext
+from glassloop.core.errors import ConfigurationError
+from glassloop.core.events import TextDelta, ThinkingDelta
+from glassloop.core.ids import new_id
+from glassloop.core.messages import Reply, ToolCall
+from glassloop.journal.journal import MemoryJournal
+from glassloop.journal.recorder import Recorder
+from glassloop.journal.state import State
+from glassloop.middleware.allow import Allow
+from glassloop.middleware.approval import Approval
+from glassloop.middleware.call import Call, ModelCall, ModelMiddleware, ModelNext, Next, ToolMiddleware
+from glassloop.middleware.error import Errors
+from glassloop.middleware.hooks import ToolHooks
+from glassloop.middleware.idempotency import Idempotency
+from glassloop.middleware.reasons import Reasons
+from glassloop.middleware.retry import ModelRetry, Retry
+from glassloop.middleware.start import Start
+from glassloop.middleware.timeout import Timeout
+from glassloop.middleware.validate import Validate
+from glassloop.models.model import ReplyPart, TextPart, ThinkingPart
+from glassloop.tools.tool import as_tool
+from glassloop.tools.toolset import index_tools
+
+Middleware = ToolMiddleware | ModelMiddleware
+
+TOOL_STACK: tuple[type[ToolMiddleware] | None, ...] = (
+    Errors,
+    Allow,
+    Reasons,
+    Validate,
+    None,  # yours
+    Approval,
+    Idempotency,
+    Start,
+    ToolHooks,
+    Retry,
+    Timeout,
+)
+ONLY_WHEN_GIVEN = (Reasons, ToolHooks)
+
+
+def tool_layers(given: Iterable[Middleware]) -> list[ToolMiddleware]:
+    """The layers of a tool call, outermost first, with what is given in its place."""
+    mine = [cast("ToolMiddleware", one) for one in given if not _is_model(one)]
+    layers: list[ToolMiddleware] = []
+    for kind in TOOL_STACK:
+        if kind is None:
+            layers += [one for one in mine if type(one) not in TOOL_STACK]
+            continue
+        own = [one for one in mine if type(one) is kind]
+        if len(own) > 1:
+            raise ConfigurationError(f"middleware: {kind.__name__} is given {len(own)} times; one is enough.")
+        layers += own or ([] if kind in ONLY_WHEN_GIVEN else [kind()])
+    return layers
+
+
+def tool_stack(layers: Sequence[ToolMiddleware]) -> Next:
+    """One handler for a tool call."""
+    handler: Next = _invoke
+    for layer in reversed(layers):
+        handler = partial(_through, layer, handler)
+    return handler
+
+
+def model_stack(given: Iterable[Middleware]) -> ModelNext:
+    """One handler for a model call: yours outside, then retry, then the model."""
+    mine = [cast("ModelMiddleware", one) for one in given if _is_model(one)]
+    if not any(isinstance(one, ModelRetry) for one in mine):
+        mine.append(ModelRetry())
+    handler: ModelNext = _ask
+    for layer in reversed(mine):
+        handler = partial(_through, layer, handler)
+    return handler
+
+
+def guard(function: Callable[..., Any], *layers: ToolMiddleware) -> Callable[..., Any]:
+    """A plain function behind some of the layers, outside any agent.
+
+    Returns an async function with the same keyword arguments that returns what the function returns.
+    """
+    tool = as_tool(function)
+    handler = tool_stack(layers)
+
+    async def guarded(**arguments: Any) -> Any:
+        run_id = new_id("run")
+        call = Call(
+            ToolCall(new_id("call"), tool.name),
+            index_tools([tool]),
+            RunContext(None, run_id).for_call(1, new_id("call"), None),
+            Recorder(MemoryJournal(), State(run_id=run_id), epoch=1),
+            tool=tool,
+            arguments=arguments,
+            kwargs=arguments,
+        )
+        return await handler(call)
+
+    return guarded
+
+
+def _through(layer: Any, inner: Any, call: Any) -> Any:
+    return layer(call, inner)
+
+
+async def _invoke(call: Call) -> Any:
+    return await call.found.invoke(call.kwargs, call.context)
+
+
+async def _ask(call: ModelCall) -> Reply:
+    """Innermost: one attempt; parts are streamed on, the last is the whole reply."""
+    async with aclosing(cast("Any", call.model.stream(call.request))) as parts:
+        async for part in parts:
+            match part:
+                case TextPart(text):
+                    call.shown.append(text)
+                    call.emit(TextDelta(text))
+                case ThinkingPart(text):
+                    call.emit(ThinkingDelta(text))
+                case ReplyPart(reply):
+                    return reply
+                case _:
+                    pass
+    raise ConfigurationError(f"{call.model.name}: the stream ended without a reply; a model must end with a ReplyPart.")
+
+
+def _is_model(one: Middleware) -> bool:
+    return getattr(one, "around_model", False)

@@ -1,0 +1,95 @@
+"""A run watched while it goes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from types import TracebackType
+
+from glassloop.core.events import Event
+from glassloop.core.result import RunResult
+from glassloop.journal.recorder import Subscriber
+
+Start = Callable[[Subscriber], Awaitable[RunResult]]
+
+
+class RunStream:
+    """The events of one run as they happen, and its result at the end.
+
+    Iterate it inside `async with`, or directly; leaving either way before the end cancels the run, and with it the
+    request to the model and the running tools. After the last event, `run_finished`, iteration raises what `Agent.run`
+    would raise (`LimitReached`, `ModelError`, `FatalToolError`).
+    """
+
+    def __init__(self, start: Start) -> None:
+        self._start = start
+        self._events: deque[Event] = deque()
+        self._news = asyncio.Event()
+        self._task: asyncio.Task[RunResult] | None = None
+        self._iterator: AsyncGenerator[Event] | None = None
+
+    @property
+    def result(self) -> RunResult:
+        """The result, once the run rests.
+
+        Raises:
+            RuntimeError: it does not rest yet.
+            RunError: what `Agent.run` would have raised.
+        """
+        if self._task is None or not self._task.done():
+            raise RuntimeError("The run has not finished: read the stream to its end first.")
+        return self._task.result()
+
+    def __aiter__(self) -> AsyncGenerator[Event]:
+        if self._iterator is None:
+            self._iterator = self._iterate()
+        return self._iterator
+
+    async def __aenter__(self) -> RunStream:
+        self._begin()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.cancel()
+
+    async def cancel(self) -> None:
+        """Stop the run and wait until it has stopped; nothing if it rests already."""
+        if self._task is None or self._task.done():
+            return
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def _iterate(self) -> AsyncGenerator[Event]:
+        task = self._begin()
+        try:
+            while True:
+                while self._events:
+                    yield self._events.popleft()
+                if task.done():
+                    break
+                self._news.clear()
+                await self._news.wait()
+            task.result()
+        finally:
+            await self.cancel()
+
+    def _begin(self) -> asyncio.Task[RunResult]:
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._run())
+            self._task.add_done_callback(self._finished)
+        return self._task
+
+    async def _run(self) -> RunResult:
+        return await self._start(self._take)
+
+    def _take(self, event: Event) -> None:
+        self._events.append(event)
+        self._news.set()
+
+    def _finished(self, task: asyncio.Task[RunResult]) -> None:
+        if not task.cancelled():
+            task.exception()  # a consumer who left does not want it
+        self._news.set()
