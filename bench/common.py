@@ -8,7 +8,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -84,7 +84,12 @@ def blob(a: int, b: int) -> str:
     return BLOB
 
 
-TOOLS: dict[str, Callable[..., Any]] = {"add": add, "nap_async": nap_async, "nap_sync": nap_sync, "blob": blob}
+TOOLS: dict[str, Callable[..., Any]] = {
+    "add": add,
+    "nap_async": nap_async,
+    "nap_sync": nap_sync,
+    "blob": blob,
+}
 
 # The handwritten references need as many threads as a careful author would give them: the default pool of
 # asyncio has only "cores + 4".
@@ -97,24 +102,30 @@ def first_messages() -> list[dict[str, Any]]:
 
 
 def tool_schema(name: str) -> dict[str, Any]:
-    """The chat-completions schema of one tool, as the frameworks derive it, for the handwritten references."""
-    properties = {key: {"type": "integer", "description": f"{rank} number"} for key, rank in
-                  (("a", "first"), ("b", "second"))}
-    parameters = {"type": "object", "additionalProperties": False, "required": ["a", "b"], "properties": properties}
+    """The chat-completions schema of one tool, as frameworks derive it, for the handwritten references."""
+    properties = {
+        "a": {"type": "integer", "description": "first number"},
+        "b": {"type": "integer", "description": "second number"},
+    }
+    parameters = {
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["a", "b"],
+        "properties": properties,
+    }
     description = (TOOLS[name].__doc__ or "").strip().split("\n")[0]
-    return {"type": "function", "function": {"name": name, "description": description, "parameters": parameters}}
+    function = {"name": name, "description": description, "parameters": parameters}
+    return {"type": "function", "function": function}
 
 
 async def call_tool(name: str, arguments: str) -> str:
     """Runs one call for the handwritten references; only the tool that blocks goes to a thread."""
     function, values = TOOLS[name], json.loads(arguments)
     if name == "nap_sync":
-        result = await asyncio.get_running_loop().run_in_executor(_POOL, lambda: function(**values))
-    else:
-        result = function(**values)
-        if isinstance(result, Awaitable):
-            result = await result
-    return str(result)
+        return str(await asyncio.get_running_loop().run_in_executor(_POOL, lambda: function(**values)))
+    if name == "nap_async":
+        return str(await function(**values))
+    return str(function(**values))
 
 
 def model_name(k: int, p: int = 1, d: int = 0, c: int = 1, tool: str = "add") -> str:

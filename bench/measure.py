@@ -66,7 +66,7 @@ async def concurrent(peer: Peer, runs: int, at_once: int, k: int, delay_ms: int)
             start = time.perf_counter()
             try:
                 await _run(peer, model, "add", k)
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001 - counted, whatever it is
                 errors.append(repr(error)[:300])
             seconds.append(time.perf_counter() - start)
 
@@ -93,7 +93,8 @@ async def stream(peer: Peer, chunks: int, n: int = 1) -> Result:
     """A streamed final answer of `chunks` chunks: medians of CPU, wall and time to the first text."""
     await _stream_once(peer, min(chunks, WARM_CHUNKS))
     samples = [await _stream_once(peer, chunks) for _ in range(n)]
-    middle = {name: sorted(sample[name] for sample in samples)[n // 2] for name in ("wall", "cpu", "first_text")}
+    names = ("wall", "cpu", "first_text")
+    middle = {name: sorted(sample[name] for sample in samples)[n // 2] for name in names}
     return {**middle, "events": samples[-1]["events"]}
 
 
@@ -120,7 +121,7 @@ async def _stream_once(peer: Peer, chunks: int) -> dict[str, float]:
 
 
 async def tools(peer: Peer, tool: str, p: int = 8) -> Result:
-    """One round of `p` calls of a 0.1 s tool: from first start to last end, and the longest stall of the loop."""
+    """One round of `p` calls of a 0.1 s tool: first start to last end, and the longest stall of the loop."""
     await _run(peer, model_name(1, tool=tool), tool, 1)
     NAPS.clear()
     async with _StallWatch() as watch:
@@ -178,7 +179,7 @@ async def disk(peer: Peer, k: int, tool: str = "blob", n: int = 2) -> Result:
 
 
 def _bytes_in(folder: str) -> int:
-    return sum(os.path.getsize(os.path.join(where, file)) for where, _, files in os.walk(folder) for file in files)
+    return sum(os.path.getsize(os.path.join(at, name)) for at, _, names in os.walk(folder) for name in names)
 
 
 def _resident_kb() -> int:

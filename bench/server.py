@@ -1,4 +1,4 @@
-# pyright: reportMissingImports=false, reportUnknownMemberType=false, reportUnknownVariableType=false
+# pyright: basic, reportMissingImports=false
 """A deterministic, stateless model server: bare ASGI, the providers' wire formats, their refusals.
 
     .venvs/server/bin/python -m uvicorn bench.server:app --port 8099 --loop uvloop --http httptools
@@ -30,7 +30,7 @@ Send = Callable[[Json], Awaitable[None]]
 Receive = Callable[[], Awaitable[Json]]
 
 TOKENS = [f" tk{i}" for i in range(7)]
-BROKEN = (KeyError, TypeError, AttributeError, IndexError, orjson.JSONDecodeError)
+BROKEN = (KeyError, TypeError, AttributeError, IndexError, ValueError)
 JSON_HEADERS = [(b"content-type", b"application/json")]
 SSE_HEADERS = [(b"content-type", b"text/event-stream; charset=utf-8"), (b"cache-control", b"no-cache")]
 
@@ -109,7 +109,7 @@ class Answer:
             yield TOKENS[i % len(TOKENS)]
 
     def stamped_pieces(self) -> Iterator[str]:
-        """The same with the server's clock in front, from which the client computes the time to first text."""
+        """The same with the server's clock in front, which tells the client the time to first text."""
         return self.pieces(f"T{time.monotonic_ns()};done {self.round}")
 
 
@@ -126,8 +126,8 @@ CHAT_USAGE: Json = {
 
 def chat_check(body: Json) -> int:
     """Refuses a broken history; returns the number of calls in it."""
-    messages = body.get("messages")
-    if not isinstance(messages, list) or not messages:
+    messages: list[Json] | None = body.get("messages")
+    if not messages:
         raise Refused("'messages' must be a non-empty array")
     pending: set[str] = set()
     calls = 0
@@ -137,7 +137,7 @@ def chat_check(body: Json) -> int:
             _chat_check_result(index, message, pending)
             continue
         if pending:
-            raise Refused(f"messages[{index}]: 'tool_calls' must be followed by tool messages, missing {sorted(pending)}")
+            raise Refused(f"messages[{index}]: 'tool_calls' without their tool messages: {sorted(pending)}")
         if role == "assistant":
             pending.update(_chat_check_calls(index, message))
             calls += len(pending)
@@ -151,7 +151,7 @@ def chat_check(body: Json) -> int:
 def _chat_check_result(index: int, message: Json, pending: set[str]) -> None:
     call_id = message.get("tool_call_id")
     if call_id not in pending:
-        raise Refused(f"messages[{index}]: role 'tool' must answer a preceding message with 'tool_calls' ({call_id!r})")
+        raise Refused(f"messages[{index}]: role 'tool' answers no preceding call ({call_id!r})")
     if message.get("content") is None:
         raise Refused(f"messages[{index}]: missing content")
     pending.discard(call_id)
@@ -224,9 +224,10 @@ def messages_check(body: Json) -> int:
         raise Refused("messages: at least one message is required")
     pending: set[str] = set()
     calls = 0
-    for index, message in enumerate(body["messages"]):
-        blocks = [] if isinstance(message["content"], str) else message["content"]
-        if message["role"] == "assistant":
+    messages: list[Json] = body["messages"]
+    for index, message in enumerate(messages):
+        blocks: list[Json] = [] if isinstance(message["content"], str) else message["content"]
+        if message["role"] == "assistant" and not pending:
             pending.update(block["id"] for block in blocks if block["type"] == "tool_use")
             calls += len(pending)
             continue
@@ -244,7 +245,7 @@ def messages_check(body: Json) -> int:
 def messages_whole(answer: Answer) -> Json:
     """The answer as one message."""
     content: list[Json] = [
-        {"type": "tool_use", "id": f"toolu_{call.id[5:]}", "name": call.name, "input": {"a": call.a, "b": call.b}}
+        {"type": "tool_use", "id": call.id, "name": call.name, "input": {"a": call.a, "b": call.b}}
         for call in answer.calls
     ]
     return {
@@ -266,8 +267,8 @@ def messages_stream(answer: Answer, body: Json) -> Iterator[bytes]:
     for index, block in enumerate(whole["content"]):
         if block["type"] == "tool_use":
             yield _event("content_block_start", index=index, content_block={**block, "input": {}})
-            partial = orjson.dumps(block["input"]).decode()
-            yield _event("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": partial})
+            delta = {"type": "input_json_delta", "partial_json": orjson.dumps(block["input"]).decode()}
+            yield _event("content_block_delta", index=index, delta=delta)
         else:
             yield _event("content_block_start", index=index, content_block={"type": "text", "text": ""})
             for piece in answer.stamped_pieces():
@@ -318,7 +319,7 @@ class Stats:
     clients: set[Any] = field(default_factory=set[Any])
 
     def reset(self) -> None:
-        self.__init__(in_flight=self.in_flight)
+        vars(self).update(vars(Stats(in_flight=self.in_flight)))
 
     def count(self, client: Any, size: int) -> None:
         self.requests += 1
@@ -379,19 +380,29 @@ async def _answer(route: Route, raw: bytes, send: Send) -> None:
         body = orjson.loads(raw)
         answer = Answer.to(body, route.check(body))
     except (Refused, *BROKEN) as error:
-        STATS.errors += 1
-        STATS.last_error = repr(error)
-        problem = {"type": "invalid_request_error", "message": str(error), "param": None, "code": None}
-        return await _reply(send, 400, {"type": "error", "error": problem})
+        await _refuse(error, send)
+        return
     if answer.spec.d:
         await asyncio.sleep(answer.spec.d / 1000)
-    if not body.get("stream"):
-        return await _reply(send, 200, route.whole(answer))
+    if body.get("stream"):
+        await _stream(route.stream(answer, body), answer.spec.g / 1e6, send)
+    else:
+        await _reply(send, 200, route.whole(answer))
+
+
+async def _refuse(error: Exception, send: Send) -> None:
+    STATS.errors += 1
+    STATS.last_error = repr(error)
+    problem = {"type": "invalid_request_error", "message": str(error), "param": None, "code": None}
+    await _reply(send, 400, {"type": "error", "error": problem})
+
+
+async def _stream(chunks: Iterator[bytes], gap: float, send: Send) -> None:
     await send({"type": "http.response.start", "status": 200, "headers": SSE_HEADERS})
-    for chunk in route.stream(answer, body):
+    for chunk in chunks:
         await send({"type": "http.response.body", "body": chunk, "more_body": True})
-        if answer.spec.g:
-            await asyncio.sleep(answer.spec.g / 1e6)
+        if gap:
+            await asyncio.sleep(gap)
     await send({"type": "http.response.body", "body": b""})
 
 

@@ -1,6 +1,6 @@
 """The resident side of a peer: reads one measuring order per line, writes one result per line.
 
-    echo '{"op": "single", "k": 10}' | .venvs/raw_openai/bin/python -m bench.peers.raw_openai
+echo '{"op": "single", "k": 10}' | .venvs/raw_openai/bin/python -m bench.peers.raw_openai
 """
 
 import asyncio
@@ -22,7 +22,7 @@ async def _obey(peer: Peer, order: dict[str, Any]) -> dict[str, Any]:
     operation = OPERATIONS[order.pop("op")]
     try:
         result = await operation(peer, **order)
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - reported to the session
         result = {"error": f"{type(error).__name__}: {str(error)[:500]}"}
     return {**result, "took": time.perf_counter() - start}
 
@@ -45,7 +45,7 @@ def main(peer: type[Peer]) -> None:
     status = 0
     try:
         asyncio.run(_serve(peer(os.environ.get("VARIANT", "")), out))
-    except Exception:
+    except Exception:  # noqa: BLE001 - the process ends here
         traceback.print_exc()
         status = 1
     os._exit(status)  # some libraries leave threads behind that would keep the process alive

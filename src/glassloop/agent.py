@@ -25,18 +25,19 @@ from glassloop.journal.state import State, fold
 from glassloop.loop import drive
 from glassloop.memory.session import WhenBusy
 from glassloop.middleware.approval import Approval, Approver
+from glassloop.middleware.call import ToolMiddleware
 from glassloop.middleware.idempotency import Idempotency
 from glassloop.middleware.reasons import Reasons
 from glassloop.middleware.stack import Middleware, model_stack, tool_layers, tool_stack
 from glassloop.models.model import Model, ModelSettings, ToolSpec
-from glassloop.models.prices import Prices
+from glassloop.models.prices import load_prices
 from glassloop.models.registry import resolve_model
 from glassloop.portal import run_in_portal
 from glassloop.results import raise_for, result_of
 from glassloop.run import Run
 from glassloop.stores import Store, open_store
 from glassloop.stream import RunStream
-from glassloop.tools.toolset import ToolIndex, Tools, ToolSource
+from glassloop.tools.toolset import ToolIndex, ToolSource, ToolSources
 
 Instructions = str | Callable[[RunContext[Any]], str | Awaitable[str]]
 
@@ -74,7 +75,7 @@ class Agent:
 
     Args:
         model: `provider:model`, a Model, or None for the MODEL variable; resolved when a run starts.
-        tools: functions, Tools, toolsets, or functions of the context that return tools.
+        tools: functions, Tools and toolsets (`DynamicToolset` for tools per user or tenant).
         instructions: the system prompt, or a function of the context that makes it.
         name: names the agent in journals and lists.
         limits: what stops a run.
@@ -103,7 +104,7 @@ class Agent:
         self.limits = limits
         self.settings = settings
         self.middleware = tuple(middleware)
-        self.tools = Tools(tools)
+        self.tools = ToolSources(tools)
         tool_layers(self.middleware)
         self._models: dict[str, Model] = {}
         self._stores: dict[str, Store] = {}
@@ -236,12 +237,7 @@ class Agent:
     async def _assemble(self, recorder: Recorder, store: Store, options: RunOptions) -> Run:
         model = self._model(options.get("model"))
         context = RunContext(options.get("deps"), recorder.state.run_id, recorder.state.identity)
-        layers = tool_layers(self.middleware)
-        for layer in layers:
-            if isinstance(layer, Approval) and layer.approver is None and options.get("approve") is not None:
-                layers[layers.index(layer)] = Approval(layer.when, options["approve"], layer.seconds)
-            if isinstance(layer, Idempotency) and layer.ledger is None:
-                layers[layers.index(layer)] = Idempotency(store.ledger, layer.ttl)
+        layers = [_bound(layer, options.get("approve"), store) for layer in tool_layers(self.middleware)]
         reasons = next((layer for layer in layers if isinstance(layer, Reasons)), None)
         return Run(
             recorder=recorder,
@@ -253,7 +249,7 @@ class Agent:
             context=context,
             instructions=await self._instructions(context),
             settings=self.settings,
-            prices=Prices.of(model, self.settings),
+            prices=await load_prices(model.name, self.settings.price),
         )
 
     async def _instructions(self, context: RunContext[Any]) -> str:
@@ -287,18 +283,30 @@ class Agent:
 class _ToolsOfTheMoment:
     """The run's tools: looked up before each model request, the same until its calls have their results."""
 
-    def __init__(self, tools: Tools, context: RunContext[Any], recorder: Recorder, reasons: Reasons | None) -> None:
+    def __init__(
+        self, tools: ToolSources, context: RunContext[Any], recorder: Recorder, reasons: Reasons | None
+    ) -> None:
         self.tools, self.context, self.recorder, self.reasons = tools, context, recorder, reasons
-        self.index: ToolIndex | None = None
-        self.specs: tuple[ToolSpec, ...] = ()
+        self.known: tuple[ToolIndex, tuple[ToolSpec, ...]] | None = None
 
     async def __call__(self) -> tuple[ToolIndex, tuple[ToolSpec, ...]]:
-        if self.index is None or not self.recorder.state.open_calls:
-            index = await self.tools.resolve(self.context)
-            if index is not self.index:
-                self.index = index
-                self.specs = index.specs if self.reasons is None else self.reasons.specs(index.specs)
-        return self.index, self.specs
+        if self.known is not None and self.recorder.state.open_calls:
+            return self.known
+        index = await self.tools.resolve(self.context)
+        if self.known is None or index is not self.known[0]:
+            self.known = index, index.specs if self.reasons is None else self.reasons.specs(index.specs)
+        return self.known
+
+
+def _bound(layer: ToolMiddleware, approver: Approver | None, store: Store) -> ToolMiddleware:
+    """A layer with what only the run knows: who is asked, and where claims stand."""
+    match layer:
+        case Approval(approver=None):
+            return Approval(layer.when, approver, layer.seconds)
+        case Idempotency(ledger=None):
+            return Idempotency(store.ledger, layer.ttl)
+        case _:
+            return layer
 
 
 def _go_on(recorder: Recorder, decisions: Mapping[str, Decision | bool], limits: Limits | None) -> None:

@@ -11,7 +11,6 @@ import asyncio
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import assert_never
 
 from glassloop.core.errors import FatalToolError, ModelError
 from glassloop.core.events import AttemptFailed, ModelReplied, Nudged, ToolStarted
@@ -70,8 +69,6 @@ async def _turn_until_rest(run: Run) -> None:
                 return await run.finish(end)
             case Wait() | Rest():
                 return await run.recorder.commit()
-            case other:
-                assert_never(other)
         _raise_if_cancelled(run)
 
 

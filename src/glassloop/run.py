@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 from glassloop.core.context import RunContext
 from glassloop.core.encoding import dumps
@@ -84,8 +84,6 @@ class Run:
                 self._finished(call, result, ms, private)
             case Pending():
                 pass
-            case other:
-                assert_never(other)
 
     async def finish(self, end: Finish) -> None:
         """Give every open call its result, then close the run."""
@@ -99,7 +97,13 @@ class Run:
         await self.recorder.commit()
 
     def _finished(
-        self, call: Call, result: ToolResult, ms: float, private: Any = None, value: str | None = None, form: Any = "text"
+        self,
+        call: Call,
+        result: ToolResult,
+        ms: float,
+        private: Any = None,
+        value: str | None = None,
+        form: Any = "text",
     ) -> None:
         arguments = None if call.arguments is None else dumps(call.arguments).decode()
         said = (call.reason, call.confidence, call.replayed)

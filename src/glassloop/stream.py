@@ -27,7 +27,6 @@ class RunStream:
         self._events: deque[Event] = deque()
         self._news = asyncio.Event()
         self._task: asyncio.Task[RunResult] | None = None
-        self._iterator: AsyncGenerator[Event] | None = None
 
     @property
     def result(self) -> RunResult:
@@ -42,9 +41,8 @@ class RunStream:
         return self._task.result()
 
     def __aiter__(self) -> AsyncGenerator[Event]:
-        if self._iterator is None:
-            self._iterator = self._iterate()
-        return self._iterator
+        # not kept here: a loop that is left early drops the generator, and with it the run, at once
+        return self._iterate()
 
     async def __aenter__(self) -> RunStream:
         self._begin()

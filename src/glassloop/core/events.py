@@ -313,7 +313,8 @@ class Event:
 
     Args:
         run_id: the run.
-        seq: position in the run's journal, from 1; 0 for what is only streamed and not yet, or never, written.
+        seq: position in the run's journal, from 1; 0 for what is only streamed. The journal has the last word: until an
+            event is committed, external events may push it further back.
         at: UTC, milliseconds since the epoch.
         step: the model call it belongs to, from 1; 0 before the first.
         data: what happened.

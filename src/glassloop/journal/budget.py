@@ -32,7 +32,40 @@ class Terms:
     model: str = ""
 
 
-def over_limit(state: State, terms: Terms) -> tuple[str, str] | None:
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """What the next model call may take.
+
+    Args:
+        needed: tokens that it will cost to read.
+        tokens: tokens left for the reply by the token limit, None where there is none.
+        affordable: tokens left for the reply by the money limit, None where there is none.
+        most: tokens that a reply may have at all.
+    """
+
+    needed: int
+    tokens: int | None
+    affordable: int | None
+    most: int
+
+    @property
+    def max_tokens(self) -> int:
+        """Room for the reply, clamped to what is left."""
+        rooms = [room for room in (self.tokens, self.affordable) if room is not None]
+        return max(1, min([self.most, *rooms]))
+
+
+def budget_of(state: State, terms: Terms) -> Budget:
+    """The budget of the next model call."""
+    limits, needed = state.limits, estimate_input(state, terms)
+    tokens = None if limits.total_tokens is None else limits.total_tokens - state.usage.total - needed
+    affordable, most = None, _money_limit(state)
+    if most is not None and terms.rates is not None and state.cost_usd is not None and terms.rates[1] > 0:
+        affordable = int((most - state.cost_usd - needed * terms.rates[0]) / terms.rates[1])
+    return Budget(needed, tokens, affordable, limits.output_tokens)
+
+
+def over_limit(state: State, terms: Terms, budget: Budget) -> tuple[str, str] | None:
     """The limit that forbids another model call and a sentence about it; None where there is room."""
     limits = state.limits
     if limits.steps is not None and state.step >= limits.steps:
@@ -44,25 +77,17 @@ def over_limit(state: State, terms: Terms) -> tuple[str, str] | None:
             f"The price of {terms.model or 'the model'} is unknown, so the limit of {limits.cost_usd:g} USD cannot be "
             "kept: give ModelSettings(price=(input, output)) in USD per million tokens, or set cost_usd=None."
         )
-    tokens, money = _room(state, terms)
-    if tokens is not None and tokens < SMALLEST_REPLY:
+    if budget.tokens is not None and budget.tokens < SMALLEST_REPLY:
         return "total_tokens", (
             f"The run used {state.usage.total:,} of its {limits.total_tokens:,} tokens, "
             "and the next model call does not fit."
         )
-    if money is not None and money < SMALLEST_REPLY:
+    if budget.affordable is not None and budget.affordable < SMALLEST_REPLY:
         return "cost_usd", (
             f"The run spent {state.cost_usd or 0:.4f} of its {_money_limit(state):g} USD, "
             "and the next model call does not fit."
         )
     return None
-
-
-def reservation(state: State, terms: Terms) -> tuple[int, int]:
-    """Room for the reply (`max_tokens`) and the whole reservation in tokens, clamped to what is left."""
-    rooms = [room for room in _room(state, terms) if room is not None]
-    max_tokens = max(1, min([state.limits.output_tokens, *rooms]))
-    return max_tokens, estimate_input(state, terms) + max_tokens
 
 
 def estimate_input(state: State, terms: Terms) -> int:
@@ -98,17 +123,6 @@ def message_tokens(message: Message) -> int:
 def _text_tokens(text: str) -> int:
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     return 4 + size // BYTES_PER_TOKEN
-
-
-def _room(state: State, terms: Terms) -> tuple[int | None, int | None]:
-    """Tokens that a reply may have by the token limit and by the money limit; None where there is no such limit."""
-    limits, needed = state.limits, estimate_input(state, terms)
-    by_tokens = None if limits.total_tokens is None else limits.total_tokens - state.usage.total - needed
-    most = _money_limit(state)
-    if most is None or terms.rates is None or state.cost_usd is None or terms.rates[1] <= 0:
-        return by_tokens, None
-    left = most - state.cost_usd - needed * terms.rates[0]
-    return by_tokens, int(left / terms.rates[1])
 
 
 def _money_limit(state: State) -> float | None:

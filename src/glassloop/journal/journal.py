@@ -6,18 +6,20 @@ traces and sessions are projections of it.
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import replace
+import threading
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from glassloop.core.errors import Conflict, Fenced
-from glassloop.core.events import Event, RunFinished
+from glassloop.core.events import DriverClaimed, Event, RunFinished
+from glassloop.journal.feed import Feed
 from glassloop.journal.projection import RunFilter, RunRow, summarize
 
 
 class Journal(Protocol):
-    """Where events go. An implementation must pass `tests/journal/conformance.py`."""
+    """Where events go. An implementation must pass `glassloop.testing.conformance.journal`."""
 
     async def append(
         self,
@@ -32,14 +34,16 @@ class Journal(Protocol):
 
         Args:
             after: the last `seq` the writer has seen; None for external events, which go wherever the end is.
-            epoch: the driver's epoch; None for external events. The first `DriverClaimed` of an append raises the
-                run's epoch to its own.
+            epoch: the driver's epoch; None for external events. A `DriverClaimed` raises the run's epoch to its own,
+                and must raise it: of two drivers that claim the same epoch the second is fenced.
             blobs: contents by digest, each stored once.
 
         Raises:
             Conflict: others have appended since `after`; read the tail and try again. Nothing was written.
             Fenced: the run has a higher epoch. Nothing was written.
             StoreError: the store failed; whether the events were written is told by reading.
+
+        A cancelled append may or may not be written, but is never written in part.
         """
         ...
 
@@ -48,7 +52,11 @@ class Journal(Protocol):
         ...
 
     def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
-        """The run's events from `after` on, then new ones as they are written, until it has finished."""
+        """The run's events with `seq > after`, then new ones as they are written, whoever writes them.
+
+        Ends when the last event of the run is its `run_finished`, at once if that is so already. A run that is
+        continued later is followed anew.
+        """
         ...
 
     async def runs(self, filter: RunFilter | None = None) -> list[RunRow]:
@@ -63,19 +71,64 @@ class Journal(Protocol):
         """
         ...
 
+    async def erase_blobs(self, run_id: str) -> int:
+        """Erase the contents that this run alone has stored, and return how many; its events stay as they are."""
+        ...
+
     async def close(self) -> None:
         """Release files and threads; idempotent."""
         ...
 
 
-class MemoryJournal:
-    """A journal that lives and dies with the process."""
+def check_writer(run_id: str, events: Iterable[Event], *, epoch: int | None, known: int) -> int:
+    """The run's epoch after an append of `events` by a driver of `epoch`, where the run's epoch is `known`.
 
-    def __init__(self) -> None:
-        self._events: dict[str, list[Event]] = {}
-        self._epochs: dict[str, int] = {}
+    Raises:
+        Fenced: a newer driver has claimed the run, or claimed it first under the same epoch.
+    """
+    if epoch is not None and epoch < known:
+        raise Fenced(f"Run {run_id} was taken over by a newer driver.")
+    for event in events:
+        if isinstance(event.data, DriverClaimed):
+            if event.data.epoch <= known:
+                raise Fenced(f"Run {run_id} was claimed by another driver first.")
+            return event.data.epoch
+    return max(known, epoch or 0)
+
+
+def check_position(run_id: str, *, after: int | None, last: int) -> None:
+    """Raise Conflict unless a writer that has seen `after` has seen everything, up to `last`."""
+    if after is not None and after != last:
+        raise Conflict(f"Run {run_id} has {last} events, not {after}: read the tail and append again.")
+
+
+@dataclass(slots=True)
+class _Log:
+    events: list[Event] = field(default_factory=list[Event])
+    epoch: int = 0
+    blobs: set[str] = field(default_factory=set[str])
+
+    @property
+    def finished(self) -> bool:
+        return bool(self.events) and isinstance(self.events[-1].data, RunFinished)
+
+
+class MemoryJournal:
+    """A journal that lives and dies with the process; usable from several threads and event loops.
+
+    Args:
+        max_finished: so many finished runs are kept; beyond, the one that finished first is forgotten with its blobs,
+            so that a long-lived process does not grow. Runs that have not finished are always kept.
+    """
+
+    def __init__(self, max_finished: int = 256) -> None:
+        self._max_finished = max_finished
+        self._logs: dict[str, _Log] = {}
+        self._finished: dict[str, None] = {}
         self._blobs: dict[str, bytes] = {}
-        self._followers: dict[str, set[asyncio.Event]] = {}
+        self._holders: Counter[str] = Counter()
+        self._lock = threading.Lock()
+        self._feed = Feed()
 
     async def append(
         self,
@@ -87,50 +140,81 @@ class MemoryJournal:
         blobs: Mapping[str, bytes] | None = None,
     ) -> int:
         """See `Journal.append`."""
-        log = self._events.setdefault(run_id, [])
-        if epoch is not None:
-            if epoch < self._epochs.get(run_id, 0):
-                raise Fenced(f"Run {run_id} was taken over by a newer driver.")
-            self._epochs[run_id] = epoch
-        if after is not None and after != len(log):
-            raise Conflict(f"Run {run_id} has {len(log)} events, not {after}.")
-        if blobs:
-            self._blobs.update(blobs)
-        for event in events:
-            log.append(replace(event, seq=len(log) + 1))
-        for waiter in self._followers.get(run_id, ()):
-            waiter.set()
-        return len(log)
+        with self._lock:
+            log = self._logs.get(run_id) or _Log()
+            raised = check_writer(run_id, events, epoch=epoch, known=log.epoch)
+            check_position(run_id, after=after, last=len(log.events))
+            self._logs[run_id] = log
+            log.epoch = raised
+            if blobs:
+                self._keep(log, blobs)
+            for seq, event in enumerate(events, len(log.events) + 1):
+                log.events.append(event if event.seq == seq else replace(event, seq=seq))
+            self._retire(run_id, log)
+            last = len(log.events)
+        self._feed.publish(run_id, last)
+        return last
 
     async def read(self, run_id: str, after: int = 0) -> list[Event]:
         """See `Journal.read`."""
-        return self._events.get(run_id, [])[after:]
+        log = self._logs.get(run_id)
+        return [] if log is None else log.events[after:]
 
     async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
         """See `Journal.follow`."""
-        news = asyncio.Event()
-        self._followers.setdefault(run_id, set()).add(news)
-        try:
+        with self._feed.subscribe(run_id, after) as news:
             while True:
-                news.clear()
-                for event in self._events.get(run_id, [])[after:]:
-                    after = event.seq
+                log = self._logs.get(run_id)
+                events = [] if log is None else log.events[news.seen :]
+                for event in events:
+                    news.seen = event.seq
                     yield event
-                    if isinstance(event.data, RunFinished):
-                        return
+                if log is not None and news.seen >= len(log.events) and log.finished:
+                    return
                 await news.wait()
-        finally:
-            self._followers[run_id].discard(news)
 
     async def runs(self, filter: RunFilter | None = None) -> list[RunRow]:
         """See `Journal.runs`."""
         wanted = filter or RunFilter()
-        rows = [row for row in map(summarize, self._events.values()) if row is not None and wanted.matches(row)]
+        with self._lock:
+            logs = [log.events for log in self._logs.values()]
+        rows = [row for row in map(summarize, logs) if row is not None and wanted.matches(row)]
         return sorted(rows, key=lambda row: row.id, reverse=True)[: wanted.limit]
 
     async def blob(self, digest: str) -> bytes:
         """See `Journal.blob`."""
         return self._blobs[digest]
 
+    async def erase_blobs(self, run_id: str) -> int:
+        """See `Journal.erase_blobs`."""
+        with self._lock:
+            log = self._logs.get(run_id)
+            return 0 if log is None else self._let_go(log)
+
     async def close(self) -> None:
         """See `Journal.close`."""
+
+    def _keep(self, log: _Log, blobs: Mapping[str, bytes]) -> None:
+        self._blobs.update(blobs)
+        self._holders.update(blobs.keys() - log.blobs)
+        log.blobs.update(blobs)
+
+    def _let_go(self, log: _Log) -> int:
+        """Erase the blobs that no other run holds."""
+        self._holders.subtract(log.blobs)
+        alone = [digest for digest in log.blobs if not self._holders[digest]]
+        for digest in alone:
+            del self._blobs[digest], self._holders[digest]
+        log.blobs.clear()
+        return len(alone)
+
+    def _retire(self, run_id: str, log: _Log) -> None:
+        """Note whether the run has finished, and forget the run that finished first where there are too many."""
+        self._finished.pop(run_id, None)
+        if not log.finished:
+            return
+        self._finished[run_id] = None
+        if len(self._finished) > self._max_finished:
+            oldest = next(iter(self._finished))
+            del self._finished[oldest]
+            self._let_go(self._logs.pop(oldest))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from glassloop.core.events import NudgeReason, Outcome
 from glassloop.core.messages import Reply, ToolCall, UserMessage
-from glassloop.journal.budget import Terms, over_limit, reservation
+from glassloop.journal.budget import Budget, Terms, budget_of, over_limit
 from glassloop.journal.state import State
 from glassloop.journal.verdict import call_as_text, is_empty, promises
 
@@ -159,15 +159,15 @@ def _did_not_act(state: State, text: str) -> NudgeReason | None:
 
 
 def _ask(state: State, terms: Terms) -> Move:
-    cycle = _cycle(state)
-    if cycle and "repetition" in state.nudges:
-        return _limit(state, terms, "repetition", "The model repeats the same calls with the same results.")
-    if cycle and state.fresh_nudges.isdisjoint({"repetition"}):
+    budget = budget_of(state, terms)
+    if _cycle(state) and "repetition" not in state.fresh_nudges:
+        if "repetition" in state.nudges:
+            return _limit(state, budget, "repetition", "The model repeats the same calls with the same results.")
         return Nudge("repetition")
-    over = over_limit(state, terms)
+    over = over_limit(state, terms, budget)
     if over is not None:
-        return _limit(state, terms, *over)
-    return AskModel(*reservation(state, terms))
+        return _limit(state, budget, *over)
+    return _ask_within(budget)
 
 
 def _cycle(state: State) -> bool:
@@ -181,10 +181,14 @@ def _cycle(state: State) -> bool:
     return often > 1 and len(rounds) >= pairs and rounds[-pairs:] == rounds[-2:] * (pairs // 2)
 
 
-def _limit(state: State, terms: Terms, limit: str, message: str) -> Move:
+def _limit(state: State, budget: Budget, limit: str, message: str) -> Move:
     if state.limits.on_limit == "answer" and limit not in ("seconds", "total_tokens", "cost_usd"):
-        return AskModel(*reservation(state, terms), final=limit)
+        return _ask_within(budget, final=limit)
     return _limited(state, limit, message)
+
+
+def _ask_within(budget: Budget, final: str | None = None) -> AskModel:
+    return AskModel(budget.max_tokens, budget.needed + budget.max_tokens, final)
 
 
 def _limited(state: State, limit: str, message: str = "", output: str | None = None) -> Finish:

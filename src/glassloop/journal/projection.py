@@ -33,6 +33,7 @@ class RunRow:
         steps: model calls so far.
         tokens: tokens so far.
         cost_usd: money so far; None where a price is unknown.
+        pending: approvals asked and not decided.
     """
 
     id: str
@@ -47,6 +48,12 @@ class RunRow:
     steps: int = 0
     tokens: int = 0
     cost_usd: float | None = 0.0
+    pending: int = 0
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run rests for good, and not only until somebody decides."""
+        return self.status not in ("running", "waiting")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +82,6 @@ class RunFilter:
 
     def matches(self, row: RunRow) -> bool:
         """Whether `row` is one of those wanted."""
-        finished = row.status not in ("running", "waiting")
         return (
             all(
                 wanted is None or wanted == value
@@ -87,7 +93,7 @@ class RunFilter:
                     (self.status, row.status),
                 )
             )
-            and self.finished in (None, finished)
+            and self.finished in (None, row.finished)
             and (self.before is None or row.id < self.before)
         )
 
@@ -101,19 +107,25 @@ def project(row: RunRow | None, event: Event) -> RunRow | None:
         return RunRow(event.run_id, data.agent, who.session, who.user, who.tenant, "running", text, event.at, event.at)
     if row is None:
         return None
-    row = replace(row, updated_at=event.at)
     match data:
         case ModelReplied(reply=reply, cost_usd=cost):
             total = None if cost is None or row.cost_usd is None else row.cost_usd + cost
-            return replace(row, steps=row.steps + 1, tokens=row.tokens + reply.usage.total, cost_usd=total)
+            tokens = row.tokens + reply.usage.total
+            return replace(row, updated_at=event.at, steps=row.steps + 1, tokens=tokens, cost_usd=total)
         case RunFinished(outcome=outcome):
-            return replace(row, status=outcome)
+            return replace(row, updated_at=event.at, status=outcome, pending=0)
         case ApprovalAsked():
-            return replace(row, status="waiting")
-        case ApprovalDecided() | RunContinued():
-            return replace(row, status="running")
+            return _resting(replace(row, updated_at=event.at, pending=row.pending + 1))
+        case ApprovalDecided() if not row.finished:
+            return _resting(replace(row, updated_at=event.at, pending=max(0, row.pending - 1)))
+        case RunContinued():
+            return _resting(replace(row, updated_at=event.at))
         case _:
-            return row
+            return replace(row, updated_at=event.at)
+
+
+def _resting(row: RunRow) -> RunRow:
+    return replace(row, status="waiting" if row.pending else "running")
 
 
 def summarize(events: Iterable[Event]) -> RunRow | None:

@@ -54,13 +54,14 @@ class Recorder:
         self._pending: list[Event] = []
         self._blobs: dict[str, bytes] = {}
         self._kept: set[str] = set()
-        self._seq = state.seq
+        self._seq = self._next = state.seq
         self._writing = asyncio.Lock()
 
     def record(self, data: JournalData, private: Mapping[str, Any] | None = None) -> None:
         """Something happened; it is durable after the next `commit`."""
         step = self.state.step + 1 if data.type == "model_requested" else self.state.step
-        event = Event(self.state.run_id, 0, now_ms(), step, data, private)
+        self._next += 1
+        event = Event(self.state.run_id, self._next, now_ms(), step, data, private)
         self.state.apply(event)
         self._pending.append(event)
         self._tell(event)
@@ -127,6 +128,7 @@ class Recorder:
             self._tell(event)
         self._seq = len(written)
         self.state = fold([*written, *events, *self._pending], self._history)
+        self._next = self.state.seq
 
     def _keep(self, key: str, content: bytes) -> None:
         if key not in self._kept:

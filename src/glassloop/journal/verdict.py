@@ -23,8 +23,8 @@ _VERBS = (
     "gather|open|read|create|send|book|investigate"
 )
 _PROMISE = re.compile(
-    r"\b(?:let me|let's|i(?:'|’)ll|i will|i(?:'|’)m going to|i am going to|i(?:'|’)m now|i need to|allow me to|"
-    rf"going to)\s+(?:now |first |just |quickly |go ahead and |try to )?(?:{_VERBS})(?!\s+(?:you\b|forward))\b"
+    r"\b(?:let me|let's|i(?:'|’)ll|i will|i(?:'|’)m going to|i am going to|i(?:'|’)m now|i need to|allow me to)"
+    rf"\s+(?:now |first |just |quickly |go ahead and |try to )?(?:{_VERBS})(?!\s+(?:you\b|forward))\b"
     r"|\b(?:one|just a) moment\b|\bhold on\b|\bplease wait\b"
     r"|(?:让我|我来|我去|我将|我会|我先|我这就|我现在|我需要先?|正在|稍等|请稍候|马上)(?:[^。！？\n]{0,8}?)"
     r"(?:查|搜|找|看看|获取|调用|计算|算|检索|确认|核实|创建|提交|为您处理|处理)"
@@ -36,6 +36,7 @@ _OFFER = re.compile(
     r"|\?|？|如果|需要我|是否|吗",
     re.I,
 )
+_LONGEST_PROMISE = 1_200
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？:：…]*")
 
 
@@ -51,14 +52,15 @@ def call_as_text(text: str) -> bool:
 def promises(text: str) -> bool:
     """Whether the reply ends by promising an action instead of giving an answer.
 
-    Only its last sentence counts, and only when it neither asks nor offers: "I'll check that now." does, "Let me know
-    if I should check." does not.
+    Its last sentence counts (of two, also the first, unless the last holds a figure), and only when it neither asks nor
+    offers: "I'll check that now." does, "Let me know if I should check." does not.
     """
     sentences = [sentence.strip() for sentence in _SENTENCE.findall(text) if sentence.strip(" \n\t*_`")]
-    if not sentences:
+    if not sentences or len(text) > _LONGEST_PROMISE:
         return False
     last = sentences[-1]
-    return len(text) < 1_200 and bool(_PROMISE.search(last)) and not _OFFER.search(last)
+    telling = sentences if len(sentences) == 2 and not re.search(r"\d", last) else [last]
+    return not _OFFER.search(last) and any(_PROMISE.search(sentence) for sentence in telling)
 
 
 def is_empty(reply: Reply) -> bool:
@@ -77,14 +79,14 @@ def _is_call(text: str) -> bool:
         value: Any = loads(text)
     except ValueError:
         return False
-    items = cast(list[Any], value) if isinstance(value, list) else [value]
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
     return bool(items) and all(_looks_like_call(item) for item in items)
 
 
 def _looks_like_call(item: Any) -> bool:
     if not isinstance(item, dict):
         return False
-    outer = cast(dict[str, Any], item)
-    inner = cast(dict[str, Any], outer["function"]) if isinstance(outer.get("function"), dict) else outer
+    outer = cast("dict[str, Any]", item)
+    inner = cast("dict[str, Any]", outer["function"]) if isinstance(outer.get("function"), dict) else outer
     named = any(isinstance(inner.get(key), str) for key in ("name", "tool", "tool_name", "action"))
     return named and any(key in inner for key in ("arguments", "parameters", "args", "input", "action_input"))

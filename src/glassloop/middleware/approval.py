@@ -14,7 +14,7 @@ from glassloop.core.result import Decision, PendingApproval
 from glassloop.middleware.call import Call, CallStopped, Next, Pending
 from glassloop.tools.tool import Tool
 
-Approver = Callable[[PendingApproval], Decision | bool | None | Awaitable[Decision | bool | None]]
+Approver = Callable[[PendingApproval], Decision | bool | Awaitable[Decision | bool | None] | None]
 """Asks a human; True approves, False denies, None or no answer in time denies."""
 
 When = Callable[[Tool, dict[str, Any]], bool | str]

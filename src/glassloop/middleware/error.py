@@ -11,7 +11,7 @@ from glassloop.core.errors import FatalToolError, StoreError, ToolError
 from glassloop.core.ids import new_id
 from glassloop.middleware.call import Call, CallStopped, Done, Ended, Failed, Next, Pending
 
-ErrorHandler = Callable[[Exception, Call], str | None | Awaitable[str | None]]
+ErrorHandler = Callable[[Exception, Call], str | Awaitable[str | None] | None]
 """Rewrites an error for the model; returns None to leave it, raises FatalToolError to stop the run."""
 
 
@@ -38,7 +38,7 @@ class Errors:
         except asyncio.CancelledError as error:
             if task is None or task.cancelling() > cancels:
                 raise
-            return Failed(*_redacted(error))  # the tool cancelled itself; nobody cancelled the run
+            return _redacted(error)  # the tool cancelled itself; nobody cancelled the run
         except (FatalToolError, StoreError):
             raise
         except Exception as error:  # noqa: BLE001 - the boundary between a tool's code and the run
@@ -57,13 +57,12 @@ class Errors:
             case ToolError():
                 return Failed(str(error) or "The tool reported an error without saying which.")
             case _:
-                message, status, private = _redacted(error)
                 maybe = call.tool is not None and call.tool.effect == "write" and not call.tool.transaction
                 hint = " It may have taken effect before it failed: check before you call it again." if maybe else ""
-                return Failed(message + hint, status, private)
+                return _redacted(error, hint)
 
 
-def _redacted(error: BaseException) -> tuple[str, str, dict[str, str]]:
+def _redacted(error: BaseException, hint: str = "") -> Failed:
     reference = new_id("err")
     kind = type(error).__name__
     message = (
@@ -71,4 +70,4 @@ def _redacted(error: BaseException) -> tuple[str, str, dict[str, str]]:
         "try something else, or tell the user that it did not work."
     )
     detail = "".join(traceback.format_exception(error))
-    return message, "error", {"reference": reference, "exception": repr(error), "traceback": detail}
+    return Failed(message + hint, "error", {"reference": reference, "exception": repr(error), "traceback": detail})

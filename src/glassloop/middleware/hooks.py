@@ -9,7 +9,7 @@ from typing import Any
 from glassloop.core.messages import Reply
 from glassloop.middleware.call import Call, ModelCall, ModelNext, Next
 
-Hook = Callable[..., None | Awaitable[None]]
+Hook = Callable[..., Awaitable[None] | None]
 
 
 class ToolHooks:

@@ -30,9 +30,9 @@ class Reasons:
 
     async def __call__(self, call: Call, next: Next, /) -> Any:
         """See `ToolMiddleware`."""
-        own = call.found.parameters.get("properties", {})
+        own = call.found.spec.parameters.get("properties", {})
         try:
-            arguments = parse_arguments(call.raw, _with_reasons(call.found.parameters))
+            arguments = parse_arguments(call.raw, _with_reasons(call.found.spec.parameters))
         except ToolError:
             return await next(call)
         stated = {name: arguments.pop(name) for name in FIELDS if name in arguments and name not in own}

@@ -1,6 +1,7 @@
 """The whole stack, in one list, outermost first.
 
-    error -> allow -> reasons -> validate -> (yours) -> approval -> idempotency -> start -> hooks -> retry -> timeout -> tool
+    error -> allow -> reasons -> validate -> (yours) -> approval -> idempotency -> start -> hooks -> retry
+    -> timeout -> tool
 
 Your own middleware stands where the tool is found and its arguments are valid, before anybody is asked. An instance of
 one of the kinds below takes that kind's place.

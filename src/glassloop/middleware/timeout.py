@@ -26,8 +26,9 @@ class Timeout:
         """
         tool = call.found
         seconds = self.seconds or tool.effective_timeout
+        clock = asyncio.timeout(seconds)
         try:
-            async with asyncio.timeout(seconds) as clock:
+            async with clock:
                 value = await next(call)
         except TimeoutError:
             if not clock.expired():
@@ -39,8 +40,8 @@ class Timeout:
         call.context.cancelled.set()
         if tool.effect == "write" and not tool.transaction:
             raise CallStopped(
-                f"{tool.name} did not answer within {seconds:g} s. It may or may not have taken effect: outcome unknown. "
-                "Do not repeat it; check its effect or tell the user.",
+                f"{tool.name} did not answer within {seconds:g} s. It may or may not have taken effect: outcome "
+                "unknown. Do not repeat it; check its effect or tell the user.",
                 "unknown",
             )
         still = " Its thread may still be running; a late result is dropped." if tool.in_thread else ""

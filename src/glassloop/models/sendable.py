@@ -20,6 +20,8 @@ from glassloop.core.messages import (
 )
 
 INTERRUPTED = "Interrupted before a result was recorded; whether it had an effect is unknown."
+_MEMO = "_sendable"
+_LOOK_BACK = 70
 
 
 def sendable(messages: Sequence[Message]) -> Sequence[Message]:
@@ -30,9 +32,15 @@ def sendable(messages: Sequence[Message]) -> Sequence[Message]:
     to its call (the first one counts), a call without one is told that it was interrupted, results of no call go.
     Calls that appear a second time (their ids are ours, and unique) go, and so do replies that say nothing.
 
-    Returns `messages` itself where nothing is wrong, which is the rule; messages that stay are the same objects.
+    Returns `messages` itself where nothing is wrong, which is the rule; messages that stay are the same objects. What
+    was found in order is remembered on the last message, so that a conversation that has grown is checked from there.
     """
-    return messages if _is_sendable(messages) else _repaired(messages)
+    start, seen = _checked_before(messages)
+    if not _is_sendable(messages[start:], seen):
+        return _repaired(messages)
+    if messages:
+        messages[-1].__dict__[_MEMO] = (tuple(messages[:-1]), seen)
+    return messages
 
 
 def call_ids(reply: Reply) -> tuple[str, ...]:
@@ -49,11 +57,25 @@ def says_something(reply: Reply) -> bool:
     return bool(call_ids(reply)) or _visible(reply)
 
 
-def _is_sendable(messages: Sequence[Message]) -> bool:
-    seen: set[str] = set()
+def _checked_before(messages: Sequence[Message]) -> tuple[int, set[str]]:
+    """How many messages need no second look, and the ids of their calls.
+
+    The memo moves on to the new last message: left behind, each would keep a list of all before it.
+    """
+    for last in range(len(messages) - 1, max(-1, len(messages) - _LOOK_BACK), -1):
+        known = messages[last].__dict__.get(_MEMO)
+        if known is not None:
+            if known[0] != tuple(messages[:last]):  # equal by identity, as a rule: half a microsecond
+                break
+            messages[last].__dict__.pop(_MEMO, None)
+            return last + 1, known[1]
+    return 0, set()
+
+
+def _is_sendable(messages: Sequence[Message], seen: set[str]) -> bool:
     due: tuple[str, ...] = ()
     settled = 0
-    for message in messages:  # runs for every message of every request: 0.2 us each
+    for message in messages:  # 0.2 us each
         if type(message) is ToolResult:
             if settled == len(due) or message.call_id != due[settled]:
                 return False

@@ -7,7 +7,8 @@ import io
 import os
 import ssl
 import threading
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from functools import lru_cache
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -47,8 +48,8 @@ class Response(Protocol):
         """
         ...
 
-    def chunks(self) -> AsyncIterator[bytes]:
-        """The body as it comes, one piece per network read.
+    async def read_some(self) -> bytes:
+        """What has come of the body since the last read, as soon as there is something; empty at the end.
 
         Raises:
             ModelError: the connection broke, or time ran out.
@@ -60,7 +61,7 @@ class Response(Protocol):
         ...
 
     def close(self) -> None:
-        """Let go. Where the body was not read to its end the connection is cut, so that the server stops; idempotent."""
+        """Let go; idempotent. A body that was not read to its end is cut off, and the server sees it at once."""
         ...
 
 
@@ -97,7 +98,7 @@ class AiohttpTransport:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
         """See `Transport.post`."""
         session = self._sessions.get(asyncio.get_running_loop()) or await self._open()
-        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
+        limits = _limits(timeout)
         try:
             response = await session.client.post(
                 url,
@@ -171,15 +172,13 @@ class _AiohttpResponse:
 
     async def read(self) -> bytes:
         try:
-            return await self._response.read()
+            return await self._response.content.read()
         except (aiohttp.ClientError, OSError) as error:
             raise _failure(error, self._url, self._timeout) from error
 
-    async def chunks(self) -> AsyncIterator[bytes]:
-        content = self._response.content
+    async def read_some(self) -> bytes:
         try:
-            while data := await content.readany():
-                yield data
+            return await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
             raise _failure(error, self._url, self._timeout) from error
 
@@ -207,6 +206,11 @@ def host_of(url: str) -> str:
     """Host and port of a URL, for messages: never user, password, path or query."""
     parts = urlsplit(url)
     return parts.netloc.rpartition("@")[2]
+
+
+@lru_cache(maxsize=64)
+def _limits(timeout: float) -> aiohttp.ClientTimeout:
+    return aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
 
 
 def _proxies() -> dict[str, str]:

@@ -1,5 +1,3 @@
-"""Public test doubles: a model server, scripted models, and stand-ins for a demonstration without a key."""
-
 from __future__ import annotations
 
 from importlib import import_module

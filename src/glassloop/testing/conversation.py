@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
@@ -61,6 +61,11 @@ class ToolOutcome:
                 continue
         return self.text
 
+    @property
+    def fields(self) -> dict[str, Any]:
+        """The result's fields where it is a JSON object; else none."""
+        return record(self.value)
+
 
 @dataclass(frozen=True)
 class Conversation:
@@ -101,8 +106,16 @@ class Conversation:
     @cached_property
     def results(self) -> tuple[ToolOutcome, ...]:
         """What the tools returned since the last user text, in order."""
+        return self._outcomes(self.messages[self._turn :])
+
+    @cached_property
+    def earlier(self) -> tuple[ToolOutcome, ...]:
+        """What the tools returned before the last user text, in order."""
+        return self._outcomes(self.messages[: self._turn])
+
+    def _outcomes(self, messages: Sequence[Message]) -> tuple[ToolOutcome, ...]:
         calls = {call.id: call for reply in self.messages if isinstance(reply, Reply) for call in reply.calls}
-        results = [message for message in self.messages[self._turn :] if isinstance(message, ToolResult)]
+        results = (message for message in messages if isinstance(message, ToolResult))
         return tuple(_outcome(calls.get(result.call_id), result) for result in results)
 
     def results_of(self, tool: str) -> tuple[ToolOutcome, ...]:

@@ -1,18 +1,9 @@
-"""Reading JSON of unknown shape without a cast at every step."""
+"""Requests may have any shape: reading them as the shape that is hoped for."""
 
 from __future__ import annotations
 
-from typing import Any, cast
-
-
-def record(value: object) -> dict[str, Any]:
-    """`value` if it is a JSON object, else an empty one."""
-    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
-
-
-def array(value: object) -> list[Any]:
-    """`value` if it is a JSON array, else an empty one."""
-    return cast("list[Any]", value) if isinstance(value, list) else []
+from glassloop.models.shapes import array as array
+from glassloop.models.shapes import record as record
 
 
 def string(value: object) -> str:

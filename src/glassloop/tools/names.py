@@ -1,33 +1,11 @@
-"""Tool names: what the provider's wire allows, and how a name that a model wrote is read back."""
+"""Tool names, as developers give them and as models write them back."""
 
 from __future__ import annotations
 
 import re
-from functools import lru_cache
 
-from glassloop.core.encoding import digest
-
-WIRE_PATTERN = r"^[a-zA-Z0-9_-]{1,64}$"
-"""What every provider accepts as a function name (OpenAI and Anthropic state this pattern)."""
-
-_LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]+")
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
 _TEMPLATE_TOKEN = "<|"
-_PREFIX_LENGTH = 55  # 64 less an underscore and eight hexadecimal characters
-
-
-@lru_cache(maxsize=4096)
-def wire_name(name: str) -> str:
-    """The name under which a tool is sent to a provider.
-
-    A legal name is its own wire name. Any other becomes a readable prefix, `_` and 8 hexadecimal characters of its
-    digest, so that two names that differ only in what had to go (`docs.open`, `docs/open`) stay two, in every process.
-    """
-    if _LEGAL.fullmatch(name):
-        return name
-    readable = _ILLEGAL.sub("_", name).strip("_")[:_PREFIX_LENGTH] or "tool"
-    return f"{readable}_{digest(name.encode('utf-8', 'surrogatepass'))[:8]}"
 
 
 def cleaned(name: str) -> str:
@@ -43,9 +21,9 @@ def snake_case(class_name: str) -> str:
 def name_problem(name: str) -> str | None:
     """Why `name` cannot name a tool, or None. Characters that a provider refuses are no problem (`wire_name`)."""
     if not name:
-        return "the name is empty"
+        return "it has no name; give one with name="
     if name != cleaned(name):
-        return "the name has blanks around it, or `<|`, with which chat templates mark their tokens"
+        return "its name has blanks around it, or `<|`, with which chat templates mark their tokens"
     if not name.isprintable():
-        return "the name has characters that cannot be printed"
+        return "its name has characters that cannot be printed"
     return None

@@ -1,4 +1,4 @@
-"""What a callable asks for: its parameters with their resolved annotations, and which of them take the run's context."""
+"""What a callable asks for: its parameters, their resolved annotations, and which of them take the run's context."""
 
 from __future__ import annotations
 

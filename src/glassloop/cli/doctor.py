@@ -1,0 +1,54 @@
+"""`glassloop doctor`: what is configured, and does it work."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from glassloop.cli import options
+from glassloop.cli.problems import FAILED, OK
+
+if TYPE_CHECKING:
+    from glassloop.cli.checks import Check, Mark
+
+EXAMPLES = """\b
+Examples:
+  glassloop doctor
+  MODEL=openai:qwen3 MODEL_ENDPOINT=http://127.0.0.1:11434/v1 glassloop doctor
+  glassloop doctor --json
+"""
+
+_COLOURS: dict[Mark, str] = {"ok": "32", "missing": "33", "problem": "31"}
+
+
+def doctor(
+    json: options.Json = False,
+    store: options.Store = options.DEFAULT_STORE,
+    no_color: options.NoColor = False,
+    debug: options.Debug = False,
+) -> int:
+    """Say what is configured and what was found, one sentence each.
+
+    Asks no model and shows no key. Exit code 1 if something that is configured does not work; what is merely missing
+    is no problem.
+    """
+    import os
+    from dataclasses import asdict
+
+    from glassloop.cli.background import Background
+    from glassloop.cli.checks import diagnose
+    from glassloop.cli.output import print_json, use_colour, write
+
+    with Background() as background:
+        checks = background.call(diagnose(store, os.environ))
+    healthy = all(check.mark != "problem" for check in checks)
+    if json:
+        print_json({"ok": healthy, "checks": [asdict(check) for check in checks]})
+    else:
+        colour = use_colour(no_color)
+        write("".join(_line(check, colour) for check in checks))
+    return OK if healthy else FAILED
+
+
+def _line(check: Check, colour: bool) -> str:
+    mark = f"{check.mark:<8}"
+    return f"\x1b[{_COLOURS[check.mark]}m{mark}\x1b[0m{check.message}\n" if colour else f"{mark}{check.message}\n"

@@ -1,0 +1,86 @@
+"""`glassloop`: the commands, and what happens when one of them fails."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from glassloop.cli.chat import EXAMPLES as CHAT_EXAMPLES
+from glassloop.cli.chat import chat
+from glassloop.cli.doctor import EXAMPLES as DOCTOR_EXAMPLES
+from glassloop.cli.doctor import doctor
+from glassloop.cli.problems import OK, report
+from glassloop.cli.run import EXAMPLES as RUN_EXAMPLES
+from glassloop.cli.run import run
+from glassloop.cli.runs import runs
+
+_HELP = """Run agents, and look into every run.
+
+\b
+Exit codes: 0 completed, 1 failed (run, configuration or store), 2 wrong command line, 3 not completed (a limit, cut
+off, refused, filtered, unanswered, partly rolled back), 4 waiting for approval, 130 cancelled.
+
+\b
+Examples:
+  glassloop run examples/minimal.py:agent "Which is hotter, Beijing or Shanghai?" --trace
+  glassloop chat examples/mini.py:agent
+  glassloop runs list
+  glassloop doctor
+"""
+
+app = typer.Typer(
+    name="glassloop",
+    help=_HELP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+app.command(epilog=RUN_EXAMPLES)(run)
+app.command(epilog=CHAT_EXAMPLES)(chat)
+app.add_typer(runs, name="runs")
+app.command(epilog=DOCTOR_EXAMPLES)(doctor)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code.
+
+    Args:
+        arguments: without the program's name; default those of this process.
+    """
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    _prepare_streams()
+    try:
+        code = typer.main.get_command(app).main(words, prog_name="glassloop", standalone_mode=False)
+        sys.stdout.flush()
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of the program: whatever it is, one sentence
+        return report(error, debug="--debug" in words)
+    return code if isinstance(code, int) else OK
+
+
+def _prepare_streams() -> None:
+    """Let no character that the terminal cannot show, or that is not text, end the program."""
+    for stream in (sys.stdin, sys.stdout, sys.stderr):
+        reconfigure: Any = getattr(stream, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        sys.stdout.write(f"glassloop {version('glassloop')}\n")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and leave.")
+    ] = False,
+) -> None:
+    """What comes before the command."""

@@ -1,0 +1,126 @@
+"""What a command prints: the answer as it streams, the trace, or JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from glassloop.cli.printable import printable
+from glassloop.cli.problems import CANCELLED, EXIT_CODES, OK, say
+from glassloop.core.encoding import dumps
+from glassloop.core.events import Event, ModelReplied, ReplyRestarted, TextDelta
+from glassloop.core.result import RunResult
+
+
+def use_colour(no_color: bool) -> bool:
+    """Whether to colour standard output: on a terminal, without `--no-color` and NO_COLOR (no-color.org)."""
+    return not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+
+
+def write(text: str) -> None:
+    """Text to standard output at once, harmless to a terminal."""
+    sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
+    sys.stdout.flush()
+
+
+def print_json(value: object) -> None:
+    """One JSON value: on one line for programs, indented for a human; ASCII where the output cannot hold more."""
+    plain = json.loads(dumps(value))
+    ascii_only = (sys.stdout.encoding or "ascii").lower().replace("-", "") not in ("utf8", "utf16", "utf32")
+    sys.stdout.write(json.dumps(plain, ensure_ascii=ascii_only, indent=2 if sys.stdout.isatty() else None) + "\n")
+    sys.stdout.flush()
+
+
+def result_as_dict(result: RunResult) -> dict[str, Any]:
+    """What `--json` prints of a run; tokens in `usage`, US dollars in `cost_usd` (null where a price is unknown)."""
+    return {
+        "run_id": result.run_id,
+        "outcome": result.outcome,
+        "output": result.output,
+        "steps": result.steps,
+        "usage": {**asdict(result.usage), "total": result.usage.total},
+        "cost_usd": result.cost_usd,
+        "seconds": result.seconds,
+        "tool_executions": [asdict(execution) for execution in result.tool_executions],
+        "pending": [asdict(pending) for pending in result.pending],
+        "message": result.message,
+        "limit": result.limit,
+    }
+
+
+class View:
+    """Shows a run on standard output, and on standard error why it did not complete.
+
+    Args:
+        trace: a line for each thought, action, observation and the finish; the answer after them.
+        json: nothing but the result as one JSON object.
+        colour: whether to colour the trace.
+    """
+
+    def __init__(self, *, trace: bool = False, json: bool = False, colour: bool = False) -> None:
+        from glassloop.observe.trace import TracePrinter
+
+        self.json = json
+        self._printer = TracePrinter(colour=colour) if trace and not json else None
+        self._streamed = ""
+        self._open_line = False
+
+    def event(self, event: Event) -> None:
+        """Show what `event` says."""
+        if self._printer is not None:
+            self._printer(event)
+        elif not self.json:
+            self._stream(event)
+
+    def recall(self, events: Iterable[Event]) -> None:
+        """Count what happened before, without showing it."""
+        for event in events:
+            if self._printer is not None:
+                self._printer.lines(event)
+
+    def end(self, result: RunResult) -> int:
+        """Show how the run ended and return the exit code."""
+        if self.json:
+            print_json(result_as_dict(result))
+            return EXIT_CODES[result.outcome]
+        self._end_line()
+        if result.outcome == "waiting" and self._printer is not None:
+            self._printer.line(self._printer.lines.finish(result))
+        if result.output and result.output != self._streamed:
+            write(f"{result.output.rstrip()}\n")
+        _explain(result)
+        return EXIT_CODES[result.outcome]
+
+    def _stream(self, event: Event) -> None:
+        match event.data:
+            case TextDelta(text):
+                if not self._open_line:
+                    self._streamed, self._open_line = "", True
+                self._streamed += text
+                write(text)
+            case ModelReplied() | ReplyRestarted():
+                self._end_line()
+            case _:
+                pass
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            self._open_line = False
+            write("" if self._streamed.endswith("\n") else "\n")
+
+
+def _explain(result: RunResult) -> None:
+    """One line on why there is no answer; a waiting run is explained by who knows how to decide."""
+    why = (result.message or "").strip() or f"The run ended: {result.outcome}."
+    code = EXIT_CODES[result.outcome]
+    if result.outcome == "failed":
+        say(f"Error: {why}")
+    elif result.outcome not in ("completed", "waiting") and code not in (OK, CANCELLED):
+        limit = f" ({result.limit})" if result.limit else ""
+        say(f"Not completed: {result.outcome}{limit}: {why}")
+    elif code == CANCELLED:
+        say("Cancelled.")

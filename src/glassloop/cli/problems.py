@@ -1,0 +1,122 @@
+"""How a command ends: exit codes, and the one sentence about what went wrong."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from glassloop.cli.printable import printable
+from glassloop.core.errors import GlassloopError
+
+if TYPE_CHECKING:
+    from glassloop.core.events import Outcome
+
+OK = 0
+FAILED = 1
+"""The run, the configuration, the environment or a store failed."""
+USAGE = 2
+"""The command line itself is wrong; nothing was run."""
+NOT_COMPLETED = 3
+WAITING = 4
+CANCELLED = 130
+READER_GONE = 141
+"""Nobody reads the output any more: 128 + SIGPIPE, as the shell counts it."""
+
+EXIT_CODES: dict[Outcome, int] = {
+    "completed": OK,
+    "failed": FAILED,
+    "limited": NOT_COMPLETED,
+    "truncated": NOT_COMPLETED,
+    "refused": NOT_COMPLETED,
+    "filtered": NOT_COMPLETED,
+    "unanswered": NOT_COMPLETED,
+    "partly_rolled_back": NOT_COMPLETED,
+    "waiting": WAITING,
+    "cancelled": CANCELLED,
+}
+
+
+class Problem(Exception):
+    """Ends a command with one sentence on stderr.
+
+    Args:
+        message: what is wrong and what to do.
+        code: exit code.
+    """
+
+    def __init__(self, message: str, code: int = FAILED) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class UsageProblem(Problem):
+    """The command line is wrong: exit code 2."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, USAGE)
+
+
+def report(error: BaseException, debug: bool) -> int:
+    """Tell the user about an error that ends the program, and return the exit code.
+
+    Args:
+        error: what ended it.
+        debug: show the traceback too.
+    """
+    if isinstance(error, BrokenPipeError):
+        _forget_output()
+        return READER_GONE
+    if debug and not isinstance(error, KeyboardInterrupt):
+        traceback.print_exception(error)
+    match error:
+        case KeyboardInterrupt():
+            return CANCELLED
+        case Problem():
+            say(f"Error: {error}")
+            return error.code
+        case GlassloopError():
+            say(f"Error: {error}")
+            return FAILED
+        case _ if callable(getattr(error, "format_message", None)):
+            return _usage(error)
+        case _:
+            hint = "" if debug else " Run it again with --debug to see where."
+            say(f"Error: {one_line(f'{type(error).__name__}: {error}')}.{hint}")
+            return FAILED
+
+
+def say(sentence: str) -> None:
+    """One line on stderr; the answer alone goes to stdout."""
+    with suppress(OSError):  # nobody reads it
+        sys.stderr.write(f"{printable(sentence)}\n")
+        sys.stderr.flush()
+
+
+def one_line(text: str) -> str:
+    """`text` without line breaks and without the full stop at its end."""
+    return " ".join(text.split()).removesuffix(".")
+
+
+def _usage(error: Any) -> int:
+    """An error of the parser of the command line (typer's classes for them are private)."""
+    context: Any = getattr(error, "ctx", None)
+    message = str(error.format_message()).replace("Value error, ", "")
+    if type(error).__name__ == "NoArgsIsHelpError":
+        say(message)
+    else:
+        hint = f" See {context.command_path} --help." if context is not None else ""
+        say(f"Error: {one_line(message)}.{hint}")
+    return int(getattr(error, "exit_code", USAGE))
+
+
+def _forget_output() -> None:
+    """Let the interpreter's last flush go nowhere instead of failing again."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            os.dup2(nowhere, stream.fileno())

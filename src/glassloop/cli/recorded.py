@@ -1,0 +1,122 @@
+"""Recorded runs: find one, read it, show it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from glassloop.cli.background import Background
+from glassloop.cli.output import write
+from glassloop.cli.printable import printable
+from glassloop.cli.problems import Problem
+from glassloop.core.events import Event
+from glassloop.journal.projection import RunFilter, RunRow, summarize
+
+if TYPE_CHECKING:
+    from glassloop.stores import Store
+
+_MOST = 100_000
+_FEW = 5
+
+
+@contextmanager
+def opened(url: str, background: Background) -> Generator[Store]:
+    """The store at `url`, closed at the end.
+
+    Raises:
+        ConfigurationError: no such kind of store, or it cannot be opened.
+    """
+    from glassloop.stores import open_store
+
+    store = open_store(url)
+    background.call(store.__aenter__())
+    try:
+        yield store
+    finally:
+        background.call(store.close())
+
+
+def file_of(url: str) -> Path | None:
+    """The file of a SQLite store, wherever the process stands; None for another kind."""
+    scheme, _, path = url.partition(":///")
+    return Path(os.path.abspath(os.path.expanduser(path))) if scheme.lower() == "sqlite" and path else None
+
+
+def list_runs(url: str, wanted: RunFilter) -> list[RunRow]:
+    """The runs that match, newest first; a file that does not exist holds none, and is not made for the question."""
+    if _missing(url):
+        return []
+    with Background() as background, opened(url, background) as store:
+        return background.call(store.journal.runs(wanted))
+
+
+def read_run(url: str, given: str) -> tuple[RunRow, list[Event]]:
+    """A run and its events, by its id or the beginning of it.
+
+    Raises:
+        Problem: there is no such run, or several begin like that.
+    """
+    if _missing(url):
+        raise _unknown(given, url)
+    with Background() as background, opened(url, background) as store:
+        return find_run(store, background, given)
+
+
+def find_run(store: Store, background: Background, given: str) -> tuple[RunRow, list[Event]]:
+    """`read_run` in a store that is open."""
+    events = background.call(store.journal.read(given))
+    if not events:
+        events = background.call(store.journal.read(_full_id(store, background, given)))
+    row = summarize(events)
+    if row is None:
+        raise _unknown(given, store.url)
+    return row, events
+
+
+def show_run(events: Sequence[Event], *, colour: bool, private: bool) -> None:
+    """Print the trace of a recorded run, and its answer last.
+
+    Args:
+        events: all of them.
+        colour: whether to colour the lines.
+        private: print what is for the operator alone, too.
+    """
+    from glassloop.journal.state import fold
+    from glassloop.observe.trace import TracePrinter
+    from glassloop.results import result_of
+
+    printer = TracePrinter(colour=colour)
+    for event in events:
+        printer(event)
+        if private and event.private:
+            for name, value in event.private.items():
+                write("".join(f"        private     {line}\n" for line in f"{name}: {value}".rstrip().splitlines()))
+    result = result_of(fold(events))
+    if result.outcome == "waiting":
+        printer.line(printer.lines.finish(result))
+    if result.output:
+        sys.stdout.write(f"{printable(result.output).rstrip()}\n")
+
+
+def _missing(url: str) -> bool:
+    file = file_of(url)
+    return file is not None and file.parent.is_dir() and not file.exists()
+
+
+def _full_id(store: Store, background: Background, given: str) -> str:
+    rows = background.call(store.journal.runs(RunFilter(limit=_MOST)))
+    found = [row.id for row in rows if row.id.startswith((given, f"run_{given}"))]
+    if not given or not found:
+        raise _unknown(given, store.url)
+    if len(found) > 1:
+        few = ", ".join(found[:_FEW]) + (", ..." if len(found) > _FEW else "")
+        raise Problem(f"{len(found)} runs begin with {given!r}: {few}.")
+    return found[0]
+
+
+def _unknown(given: str, url: str) -> Problem:
+    return Problem(f"There is no run {given!r} in {url}; `glassloop runs list` shows those that there are.")

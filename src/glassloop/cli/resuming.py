@@ -1,0 +1,105 @@
+"""Go on with a recorded run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from glassloop.cli.background import Background
+from glassloop.cli.keyboard import login
+from glassloop.cli.options import limits_of
+from glassloop.cli.output import View
+from glassloop.cli.problems import UsageProblem, say
+from glassloop.cli.recorded import find_run, opened
+from glassloop.cli.running import Options, asker, chosen_model, conclude, watched
+from glassloop.cli.target import Target
+from glassloop.cli.watching import ended_by_signals
+from glassloop.core.result import Decision
+
+if TYPE_CHECKING:
+    from glassloop.core.limits import Limits
+    from glassloop.middleware.approval import Approver
+    from glassloop.models.model import Model
+    from glassloop.stores import Store
+    from glassloop.stream import RunStream
+
+Decisions = Mapping[str, Decision]
+
+
+def decisions_of(approved: Iterable[str], denied: Iterable[str], reason: str | None) -> dict[str, Decision]:
+    """What `--approve`, `--deny` and `--reason` say, by approval id.
+
+    Raises:
+        UsageProblem: a call is both approved and denied, or there is a reason for nothing.
+    """
+    yes, no = set(approved), set(denied)
+    if both := sorted(yes & no):
+        raise UsageProblem(f"{both[0]} cannot be both approved and denied.")
+    if reason and not no:
+        raise UsageProblem("--reason belongs to --deny: say which call is denied.")
+    refusals = dict.fromkeys(no, Decision("deny", reason=reason, by=login()))
+    return {**dict.fromkeys(yes, Decision("approve", by=login())), **refusals}
+
+
+def go_on(
+    given_run: str, target: Target, view: View, given: Options, decisions: Decisions, changed: Mapping[str, Any]
+) -> int:
+    """Drive a recorded run to its next rest, show it and return the exit code.
+
+    Args:
+        given_run: the run's id, or its beginning.
+        target: the agent.
+        view: shows it.
+        given: store, model and `--yes`.
+        decisions: about calls that wait.
+        changed: the limits that are new (`limits_of`).
+    """
+    from glassloop.journal.state import fold
+    from glassloop.results import result_of
+
+    ask = asker(given)
+    with ended_by_signals(), Background() as background, opened(given.store, background) as store:
+        row, events = find_run(store, background, given_run)
+        state = fold(events)
+        if row.status == "completed":
+            say(f"Run {row.id} was completed already.")
+        open_ones = [pending for pending in result_of(state).pending if pending.approval_id not in decisions]
+        answers = {pending.approval_id: ask(pending) for pending in open_ones} if ask else {}
+        view.recall(events)
+        limits = limits_of(state.limits, **changed)
+        with chosen_model(target, given.model) as model:
+            begin = _Resumption(target, row.id, {**decisions, **answers}, limits, model, store)
+            return conclude(watched(background, begin, view, ask), target, view, given)
+
+
+class _Resumption:
+    def __init__(
+        self,
+        target: Target,
+        run_id: str,
+        decisions: Decisions,
+        limits: Limits | None,
+        model: str | Model | None,
+        store: Store,
+    ) -> None:
+        self.agent = target.agent
+        self.run_id = run_id
+        self.decisions = decisions
+        self.limits = limits
+        self.model = model
+        self.store = store
+
+    def __call__(self, approve: Approver | None) -> RunStream:
+        from glassloop.stream import RunStream
+
+        return RunStream(
+            lambda subscriber: self.agent.resume(
+                self.run_id,
+                decisions=self.decisions,
+                subscriber=subscriber,
+                limits=self.limits,
+                model=self.model,
+                store=self.store,
+                approve=approve,
+            )
+        )

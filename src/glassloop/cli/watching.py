@@ -1,0 +1,181 @@
+"""Drive one run in the background and show it in the foreground: events, questions to a human, Ctrl-C."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable, Generator
+from concurrent.futures import Future
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from typing import TYPE_CHECKING
+
+from glassloop.cli.background import Background
+from glassloop.cli.problems import CANCELLED, Problem, say
+from glassloop.core.errors import RunError
+from glassloop.core.events import Event, TextDelta, ThinkingDelta
+from glassloop.core.result import Decision, PendingApproval, RunResult
+
+if TYPE_CHECKING:
+    from glassloop.middleware.approval import Approver
+    from glassloop.stream import RunStream
+
+Begin = Callable[["Approver | None"], "RunStream"]
+"""Makes the run, given whom it may ask about held calls."""
+
+Ask = Callable[[PendingApproval], Decision]
+"""Asks the human at the terminal, in the main thread."""
+
+Show = Callable[[Event], None]
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C while a run was going; the run has stopped, and `result` is what it came to, if it had begun."""
+
+    def __init__(self, result: RunResult | None, *, leave: bool) -> None:
+        super().__init__()
+        self.result = result
+        self.leave = leave
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM or SIGHUP: the program is to end, not only the run."""
+
+
+def watch(background: Background, begin: Begin, show: Show, ask: Ask | None = None) -> RunResult:
+    """Run to rest and return the result, also where `Agent.run` would raise it (LimitReached, ModelError, ...).
+
+    Args:
+        background: the loop that drives it.
+        begin: makes the run.
+        show: called with each event, in this thread.
+        ask: decides about held calls, in this thread, one after another; None lets the run rest at them.
+
+    Raises:
+        Interrupted: Ctrl-C, SIGTERM or SIGHUP; the run was cancelled and has stopped.
+        GlassloopError: the run could not begin.
+    """
+    run = _Run(begin, ask is not None)
+    future = background.start(run.go())
+    try:
+        while (news := run.news.get()) is not None:
+            if isinstance(news, Event):
+                show(news)
+            elif ask is not None and not news.late:
+                _put(news, ask)
+        result = future.result()
+    except KeyboardInterrupt as error:
+        _stop(background, run, show)
+        raise Interrupted(_result_of(future), leave=isinstance(error, Terminated)) from None
+    except BaseException:
+        _stop(background, run, None)
+        raise
+    if result is None:
+        raise Problem("The run was cancelled before it had begun.", CANCELLED)
+    return result
+
+
+class _Run:
+    def __init__(self, begin: Begin, asks: bool) -> None:
+        self.news: SimpleQueue[Event | _Question | None] = SimpleQueue()
+        self.stream = begin(self._ask if asks else None)
+        self.over = False
+
+    async def go(self) -> RunResult | None:
+        """Drive it; None if it was cancelled before it began."""
+        try:
+            async with self.stream:
+                async for event in self.stream:
+                    self.news.put(event)
+            return self.stream.result
+        except (RunError, asyncio.CancelledError) as error:
+            result: RunResult | None = getattr(error, "result", None)
+            if result is None and isinstance(error, RunError):
+                raise
+            return result
+        finally:
+            self.over = True
+            self.news.put(None)
+
+    async def _ask(self, pending: PendingApproval) -> Decision:
+        question = _Question(pending)
+        self.news.put(question)
+        return await question.wait()
+
+
+class _Question:
+    """A held call on its way to the main thread, and the decision on its way back."""
+
+    def __init__(self, pending: PendingApproval) -> None:
+        self.pending = pending
+        self.late = False
+        self._answer: Future[Decision] = Future()
+
+    async def wait(self) -> Decision:
+        try:
+            return await asyncio.wrap_future(self._answer)
+        except asyncio.CancelledError:
+            self.late = True
+            raise
+
+    def decide(self, decision: Decision) -> None:
+        if self._answer.set_running_or_notify_cancel():
+            self._answer.set_result(decision)
+
+
+def _put(question: _Question, ask: Ask) -> None:
+    decision = ask(question.pending)
+    if question.late:
+        say(f"Too late: {question.pending.tool} was denied meanwhile, because nobody had answered in time.")
+    else:
+        question.decide(decision)
+
+
+def _stop(background: Background, run: _Run, show: Show | None) -> None:
+    """Cancel the run and show how it ends; whoever presses Ctrl-C twice more does not wait for it."""
+    if run.over:
+        return
+    background.start(run.stream.cancel())
+    patience = 2
+    while True:
+        try:
+            while (news := run.news.get()) is not None:
+                if show and isinstance(news, Event) and not isinstance(news.data, TextDelta | ThinkingDelta):
+                    show(news)
+            return
+        except KeyboardInterrupt:
+            patience -= 1
+            if not patience:
+                with suppress(OSError):
+                    sys.stdout.flush()
+                os._exit(CANCELLED)
+            say("Stopping; press Ctrl-C once more to leave without waiting.")
+        except OSError:
+            show = None
+
+
+def _result_of(future: Future[RunResult | None]) -> RunResult | None:
+    """What the stopped run came to; None where it failed to begin."""
+    with suppress(Exception):
+        return future.result(timeout=1.0)
+    return None
+
+
+@contextmanager
+def ended_by_signals() -> Generator[None]:
+    """SIGTERM and SIGHUP raise `Terminated` in the main thread; a signal that is ignored stays so."""
+    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
+    mine = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
+    for number in mine:
+        signal.signal(number, _terminate)
+    try:
+        yield
+    finally:
+        for number in mine:
+            signal.signal(number, signal.SIG_DFL)
+
+
+def _terminate(number: int, frame: object) -> None:
+    raise Terminated(signal.Signals(number).name)

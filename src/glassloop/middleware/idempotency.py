@@ -1,0 +1,79 @@
+"""The same write twice runs once."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from glassloop.core.encoding import canonical, digest, dumps, loads
+from glassloop.journal.ledger import DAY, Done, InDoubt, InFlight, Ledger, Yours
+from glassloop.middleware.call import Call, CallStopped, Next
+from glassloop.tools.results import render_result
+
+SLACK_SECONDS = 30.0
+"""A claim outlives its tool's time-out by this, so that a slow commit is not taken for a crash."""
+
+
+class Idempotency:
+    """Runs a write once per session, tool and arguments, and answers repetitions with the first result.
+
+    Only successes are remembered. Concurrent duplicates wait for the one in flight. Another session is another key;
+    without a session the run stands in its place.
+
+    Args:
+        ledger: where claims stand; None takes the run's store.
+        ttl: seconds that a success is remembered.
+    """
+
+    def __init__(self, ledger: Ledger | None = None, ttl: float = DAY) -> None:
+        self.ledger = ledger
+        self.ttl = ttl
+
+    async def __call__(self, call: Call, next: Next, /) -> Any:
+        """See `ToolMiddleware`.
+
+        Raises:
+            CallStopped: an earlier identical call was begun, and nobody knows how it ended.
+        """
+        tool, ledger = call.found, self.ledger
+        if tool.effect != "write" or ledger is None:
+            return await next(call)
+        key, owner = self.key(call), (call.context.run_id, call.call.id)
+        while True:
+            match await ledger.claim(key, owner, tool.effective_timeout + SLACK_SECONDS, self.ttl):
+                case Yours():
+                    return await self._run(call, next, ledger, key)
+                case Done(_, result):
+                    call.replayed = True
+                    return loads(result)
+                case InDoubt():
+                    raise CallStopped(
+                        f"An identical call of {tool.name} was begun earlier and nobody recorded how it ended: outcome "
+                        "unknown. Do not repeat it; check its effect or tell the user.",
+                        "unknown",
+                    )
+                case InFlight():
+                    await ledger.wait(key)
+
+    def key(self, call: Call) -> str:
+        """What makes two calls the same: for whom, which tool, which arguments."""
+        who = call.context.identity
+        scope = ["session", who.tenant, who.user, who.session] if who.session else ["run", call.context.run_id]
+        arguments = call.found.with_defaults(call.arguments or {})
+        return digest(canonical([scope, call.found.name, arguments]).encode())
+
+    async def _run(self, call: Call, next: Next, ledger: Ledger, key: str) -> Any:
+        owner = (call.context.run_id, call.call.id)
+        try:
+            value = await next(call)
+        except asyncio.CancelledError:
+            raise  # it may have happened: the claim stays, and turns into doubt
+        except CallStopped as stopped:
+            if stopped.status != "unknown":
+                await ledger.release(key, owner)
+            raise
+        except Exception:
+            await ledger.release(key, owner)
+            raise
+        await ledger.settle(key, owner, dumps(render_result(value).value))
+        return value

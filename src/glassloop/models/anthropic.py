@@ -1,0 +1,83 @@
+"""Anthropic's Messages, and servers that are compatible with it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+
+from glassloop.models.endpoints import endpoint, join_url
+from glassloop.models.exchange import exchange
+from glassloop.models.messages_history import from_anthropic as from_anthropic
+from glassloop.models.messages_reply import MessagesReplyReader
+from glassloop.models.messages_request import MessagesRenderer
+from glassloop.models.model import ModelPart, ModelRequest
+from glassloop.models.transport import Transport, host_of
+
+ANTHROPIC_URL = "https://api.anthropic.com"
+API_VERSION = "2023-06-01"
+
+
+class Anthropic:
+    """A model behind `POST {base_url}/v1/messages`.
+
+    Stateless and shared freely between runs, threads and event loops.
+
+    Args:
+        model: its name at the server.
+        api_key: sent as `x-api-key`; None for servers that want none.
+        base_url: with or without `/v1`.
+        caching: whether requests mark what the server should cache (instructions and tools, and the conversation up to
+            its end). By default they do at Anthropic's own host, where reading the cache costs a tenth, and nowhere
+            else, because compatible servers may refuse the marks.
+        name: what the journal calls it; `anthropic:<model>` by default.
+        key_variable: the environment variable that holds the key, for error messages.
+        headers: more headers for every request, e.g. `anthropic-beta`.
+        transport: how requests travel; aiohttp by default.
+
+    Raises:
+        ConfigurationError: the URL is no URL, or the key cannot be a header.
+    """
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        api_key: str | None = None,
+        base_url: str = ANTHROPIC_URL,
+        caching: bool | None = None,
+        name: str | None = None,
+        key_variable: str = "ANTHROPIC_API_KEY",
+        headers: Mapping[str, str] | None = None,
+        transport: Transport | None = None,
+    ) -> None:
+        url = join_url(base_url.rstrip("/").removesuffix("/messages").removesuffix("/v1"), "v1/messages")
+        host = host_of(url)
+        key = {"x-api-key": api_key} if api_key else {}
+        every = {"anthropic-version": API_VERSION, **key, **(headers or {})}
+        self._name = name or f"anthropic:{model}"
+        self._provider = f"anthropic-messages:{host}"
+        self._endpoint = endpoint(url, every, key_variable, api_key, transport)
+        cached = host.endswith("anthropic.com") if caching is None else caching
+        self._renderer = MessagesRenderer(model, self._provider, cached)
+
+    def __repr__(self) -> str:
+        return f"Anthropic({self._name!r}, {self._endpoint.peer.host!r})"
+
+    @property
+    def name(self) -> str:
+        """What the journal calls it."""
+        return self._name
+
+    @property
+    def provider(self) -> str:
+        """The identity under which its replies are kept, and recognised."""
+        return self._provider
+
+    def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+        """Ask once.
+
+        Raises:
+            ModelError: the request failed.
+        """
+        reader = MessagesReplyReader(self._endpoint.peer, self._provider, self._renderer.names(request))
+        body = self._renderer.body(request)
+        return exchange(self._endpoint, body, reader, stream=request.stream, timeout=request.settings.timeout)

@@ -1,0 +1,264 @@
+"""Replies of OpenAI's Chat Completions, whole or streamed, as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from glassloop.core.encoding import loads
+from glassloop.core.errors import ModelError
+from glassloop.core.messages import Opaque, Part, Reply, StopReason, Text, Thinking
+from glassloop.core.usage import Usage
+from glassloop.models.chat_calls import CallAssembler
+from glassloop.models.failures import Peer, error_failure, not_a_reply
+from glassloop.models.model import ModelPart, TextPart, ThinkingPart
+from glassloop.models.shapes import array, count, record
+from glassloop.models.sse import SSEEvent
+
+REASONING_FIELDS = ("reasoning_content", "reasoning")
+"""Where servers put readable thinking (DeepSeek, Qwen, GLM, Moonshot; OpenRouter, Groq, Ollama, newer vLLM)."""
+
+REASONING_DETAILS = "reasoning_details"
+"""OpenRouter's blocks of thinking, signed or encrypted ones among them."""
+
+_STOPS: Mapping[str, StopReason] = {
+    "stop": "stop",
+    "eos": "stop",
+    "end_turn": "stop",
+    "tool_calls": "stop",
+    "tool_use": "stop",
+    "function_call": "stop",
+    "stop_sequence": "stop",
+    "length": "length",
+    "max_tokens": "length",
+    "model_length": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "sensitive": "content_filter",
+    "refusal": "refusal",
+}
+_FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
+_DROPPED = frozenset({"role", "index"})
+_NOTHING: tuple[ModelPart, ...] = ()
+
+
+class ChatReplyReader:
+    """Folds the chunks of one reply, or takes it whole.
+
+    Args:
+        peer: who answers, for error messages.
+        provider: the identity under which the reply is kept.
+        names: wire names of the tools on offer, with ours.
+    """
+
+    def __init__(self, peer: Peer, provider: str, names: Mapping[str, str]) -> None:
+        self.done = False
+        self._peer = peer
+        self._provider = provider
+        self._names = names
+        self._calls = CallAssembler(names)
+        self._text: list[str] = []
+        self._thinking: list[str] = []
+        self._thinking_field: str | None = None
+        self._details: list[dict[str, Any]] = []
+        self._refusal: list[str] = []
+        self._opaque: list[Opaque] = []
+        self._extra: dict[str, Any] = {}
+        self._usage: dict[str, Any] | None = None
+        self._finish = ""
+        self._model = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply has ended by the protocol: a finish reason, or `[DONE]`."""
+        return self.done or self._finish != ""
+
+    @property
+    def text(self) -> str:
+        """Visible text so far."""
+        return "".join(self._text)
+
+    def feed(self, event: SSEEvent) -> Sequence[ModelPart]:
+        """Take one event of a stream and return what it shows.
+
+        Raises:
+            ModelError: the event reports an error, or is not JSON.
+        """
+        data = event.data
+        if not data.startswith(b"{"):
+            self.done = self.done or data.strip() == b"[DONE]"
+            return _NOTHING
+        try:
+            chunk = loads(data)
+        except ValueError:
+            if self.complete:
+                return _NOTHING
+            raise not_a_reply(self._peer, "an event that is not JSON") from None
+        if chunk.get("error") or event.name == b"error" or chunk.get("object") == "error":
+            raise error_failure(self._peer, chunk.get("error") or chunk)
+        self._take_head(chunk)
+        choice = _first_choice(chunk)
+        if choice is None:
+            return _NOTHING
+        if finish := choice.get("finish_reason"):
+            self._finish = str(finish)
+        return self._take(record(choice.get("delta") or choice.get("message")), whole=False)
+
+    def whole(self, body: Any) -> Sequence[ModelPart]:
+        """Take a whole answer, as it comes when it is not streamed, and return what it shows.
+
+        Raises:
+            ModelError: the body holds an error, or no choices.
+        """
+        answer = record(body)
+        if answer.get("error"):
+            raise error_failure(self._peer, answer["error"])
+        choice = _first_choice(answer)
+        if choice is None:
+            raise not_a_reply(self._peer, "no choices")
+        self._take_head(answer)
+        self._finish = str(choice.get("finish_reason") or "")
+        self.done = True
+        return self._take(record(choice.get("message") or choice.get("delta")), whole=True)
+
+    def reply(self) -> Reply:
+        """The reply, once it is complete.
+
+        Raises:
+            ModelError: the finish reason says that the server failed.
+        """
+        if self._finish in _FAILED:
+            raise ModelError(f"{self._peer.host} gave up on its answer ({self._finish}).", kind="overloaded")
+        parts: list[Part] = []
+        if thinking := "".join(self._thinking) or _details_text(self._details):
+            parts.append(Thinking(thinking))
+        if text := self.text:
+            parts.append(Text(text))
+        parts += self._opaque
+        parts += self._calls.calls(self._names)
+        refusal = "".join(self._refusal) or None
+        stop = "refusal" if refusal else _STOPS.get(self._finish.lower(), "unknown")
+        return Reply(
+            parts=tuple(parts),
+            stop=stop,
+            usage=chat_usage(self._usage),
+            model=self._model,
+            provider=self._provider,
+            refusal=refusal,
+            extra=self._extras(),
+        )
+
+    def _take_head(self, chunk: Mapping[str, Any]) -> None:
+        usage = chunk.get("usage")
+        if not usage and "x_groq" in chunk:
+            usage = record(chunk["x_groq"]).get("usage")
+        if usage:
+            self._usage = record(usage)
+        if not self._model:
+            self._model = str(chunk.get("model") or "")
+
+    def _take(self, delta: dict[str, Any], *, whole: bool) -> Sequence[ModelPart]:
+        shown: list[ModelPart] = []
+        for key, value in delta.items():
+            if value is None or value == "" or key in _DROPPED:
+                continue
+            if key == "content":
+                self._take_content(value, shown)
+            elif key == "tool_calls":
+                for entry in array(value):
+                    self._calls.add(entry, whole=whole)
+            elif key in REASONING_FIELDS and isinstance(value, str):
+                self._think(value, key, shown)
+            elif key == REASONING_DETAILS:
+                _merge_details(self._details, array(value))
+            elif key == "refusal":
+                self._refusal.append(str(value))
+            elif key == "function_call":
+                self._calls.add({"index": 0, "function": value})
+            elif value != []:
+                self._extra[key] = value
+        return shown
+
+    def _take_content(self, content: Any, shown: list[ModelPart]) -> None:
+        """Text; or, at Mistral, a list of blocks, thinking among them."""
+        if isinstance(content, str):
+            self._text.append(content)
+            shown.append(TextPart(content))
+            return
+        for fields in map(record, array(content)):
+            if isinstance(text := fields.get("text"), str):
+                self._take_content(text, shown)
+            elif isinstance(thought := fields.get("thinking"), str | list):
+                self._think(_joined_text(thought), None, shown)
+            elif fields:
+                self._opaque.append(Opaque(fields))
+
+    def _think(self, text: str, field: str | None, shown: list[ModelPart]) -> None:
+        """Thinking counts once, where a server sends the same under two names."""
+        if self._thinking and field != self._thinking_field:
+            return
+        self._thinking_field = field
+        self._thinking.append(text)
+        shown.append(ThinkingPart(text))
+
+    def _extras(self) -> dict[str, Any]:
+        """What goes into `Reply.extra`: thinking is not stored twice, so its field is there with None."""
+        extra = self._extra
+        if self._thinking_field:
+            extra = {**extra, self._thinking_field: None}
+        return {**extra, REASONING_DETAILS: self._details} if self._details else extra
+
+
+def chat_usage(usage: Mapping[str, Any] | None) -> Usage:
+    """Usage as Chat Completions reports it: cached tokens are part of the prompt, reasoning is part of the completion.
+
+    Where the total is more than both (xAI and Gemini leave reasoning out of the completion), the rest is output.
+    """
+    if not usage:
+        return Usage(requests=1, unreported=1)
+    read = count(usage.get("prompt_tokens")) or count(usage.get("input_tokens"))
+    written = count(usage.get("completion_tokens")) or count(usage.get("output_tokens"))
+    written = max(written, count(usage.get("total_tokens")) - read) if read else written
+    prompt, completion = record(usage.get("prompt_tokens_details")), record(usage.get("completion_tokens_details"))
+    cached = count(prompt.get("cached_tokens")) or count(usage.get("prompt_cache_hit_tokens"))
+    return Usage(
+        input=read,
+        output=written,
+        cached=min(cached, read),
+        cache_write=min(count(prompt.get("cache_write_tokens")), read),
+        reasoning=min(count(completion.get("reasoning_tokens")), written),
+        requests=1,
+    )
+
+
+def _first_choice(answer: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The choice with index 0; a request never asks for others."""
+    for choice in array(answer.get("choices")):
+        if isinstance(choice, dict) and not record(choice).get("index"):
+            return record(choice)
+    return None
+
+
+def _merge_details(known: list[dict[str, Any]], news: list[Any]) -> None:
+    """Append OpenRouter's blocks; in a stream, pieces of one block share type and index."""
+    for piece in news:
+        block = dict(record(piece))
+        last = known[-1] if known else {}
+        if "index" not in block or (block["index"], block.get("type")) != (last.get("index"), last.get("type")):
+            known.append(block)
+            continue
+        for key, value in block.items():
+            if key in ("text", "summary", "data") and isinstance(value, str):
+                last[key] = (last.get(key) or "") + value
+            elif value is not None:
+                last[key] = value
+
+
+def _details_text(details: list[dict[str, Any]]) -> str:
+    return "".join(str(block.get("text") or block.get("summary") or "") for block in details)
+
+
+def _joined_text(thought: Any) -> str:
+    if isinstance(thought, str):
+        return thought
+    return "".join(str(block.get("text") or "") for block in map(record, array(thought)))

@@ -1,0 +1,227 @@
+"""Requests in the format of OpenAI's Chat Completions.
+
+Each message is encoded once and joined as bytes from then on: the encoding is kept on the message object, under a slot
+of its own for each kind of server, so that a long conversation costs next to nothing per request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, cast
+
+from glassloop.core.encoding import dumps
+from glassloop.core.errors import ConfigurationError
+from glassloop.core.messages import Media, Message, Reply, SystemMessage, ToolCall, ToolResult, UserMessage
+from glassloop.core.names import wire_name
+from glassloop.models.chat_reply import REASONING_DETAILS, REASONING_FIELDS
+from glassloop.models.media import IMAGE_TYPES, PDF, Gallery, data_url
+from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec
+from glassloop.models.profiles import Profile
+from glassloop.models.replay import arguments_text, wire_ids
+from glassloop.models.sendable import sendable
+from glassloop.models.toolbox import Toolbox, object_schema
+from glassloop.models.views import alternating, media_after_results
+
+_SIGNED_CALL_FIELD = "extra_content"
+"""Where Gemini's compatible endpoint keeps thought signatures of tool calls."""
+
+
+class ChatRenderer:
+    """Renders requests for one kind of server.
+
+    Args:
+        model: the model's name at the server.
+        provider: the identity under which replies of this server are kept.
+        profile: the server's quirks.
+    """
+
+    def __init__(self, model: str, provider: str, profile: Profile) -> None:
+        self._model = model
+        self._provider = provider
+        self._profile = profile
+        self._slot = _slot(provider, profile)
+        self._toolbox = Toolbox(_tool)
+
+    def names(self, request: ModelRequest) -> Mapping[str, str]:
+        """Wire names of the tools on offer, with ours."""
+        return self._toolbox.pack(request.tools).names
+
+    def body(self, request: ModelRequest) -> bytes:
+        """The request's body; always a history that the server accepts."""
+        instructions, messages = request.instructions, sendable(request.messages)
+        if self._profile.strict_alternation:
+            messages, instructions = alternating(media_after_results(messages), instructions)
+        fragments = self._messages(messages)
+        if instructions:
+            fragments.insert(0, _system(self._profile.system_role, instructions))
+        tools = self._toolbox.pack(request.tools, request.settings.extra.get("tools"))
+        settings = dumps(self._settings(request, bool(tools.encoded)))[:-1]
+        head = [settings, b',"tools":[', tools.encoded, b"]"] if tools.encoded else [settings]
+        return b"".join([*head, b',"messages":[', b",".join(fragments), b"]}"])
+
+    def _settings(self, request: ModelRequest, with_tools: bool) -> dict[str, Any]:
+        asked, profile = request.settings, self._profile
+        fields: dict[str, Any] = {"model": self._model}
+        if request.stream:
+            fields["stream"] = True
+            if profile.usage_in_stream:
+                fields["stream_options"] = {"include_usage": True}
+        optional = {
+            profile.max_tokens_field: asked.max_tokens,
+            "temperature": asked.temperature,
+            "top_p": asked.top_p,
+            "stop": asked.stop or None,
+            "seed": asked.seed,
+            profile.effort_field: _effort(asked) if profile.effort_field else None,
+        }
+        fields |= {key: value for key, value in optional.items() if key and value is not None}
+        if with_tools and asked.parallel_tool_calls is not None:
+            fields["parallel_tool_calls"] = asked.parallel_tool_calls
+        if with_tools and asked.tool_choice is not None:
+            fields["tool_choice"] = _choice(asked.tool_choice)
+        if "messages" in asked.extra:
+            raise ConfigurationError("ModelSettings(extra=...) must not hold 'messages'; pass history= to the run.")
+        return {**fields, **{key: value for key, value in asked.extra.items() if key != "tools"}}
+
+    def _messages(self, messages: Sequence[Message]) -> list[bytes]:
+        slot, taken = self._slot, set[str]()
+        fragments: list[bytes] = []
+        ids: tuple[str, ...] = ()
+        settled = 0
+        gallery: Gallery | None = None
+        for message in messages:  # runs for every message of every request: 0.25 us each where all are encoded
+            known = message.__dict__.get(slot)
+            if type(message) is ToolResult:
+                wire_id = ids[settled]
+                settled += 1
+                if known is None or known[0] != wire_id:
+                    if message.media:
+                        return self._messages(media_after_results(messages))
+                    known = message.__dict__[slot] = (wire_id, _tool_message(message, wire_id))
+                fragments.append(known[1])
+            elif type(message) is Reply:
+                if known is None:
+                    known = message.__dict__[slot] = self._reply(message, ())
+                fragment, ids = known
+                settled = 0
+                if ids:
+                    if not taken.isdisjoint(ids):
+                        fragment, ids = self._reply(message, taken)
+                    taken.update(ids)
+                if fragment:
+                    fragments.append(fragment)
+            elif known is not None:
+                fragments.append(known)
+            elif isinstance(message, SystemMessage):
+                fragments.append(_system(self._profile.system_role, message.text))
+            elif isinstance(message, UserMessage):
+                if isinstance(message.content, str):
+                    known = message.__dict__[slot] = dumps({"role": "user", "content": message.content})
+                    fragments.append(known)
+                else:
+                    gallery = gallery or Gallery(messages, self._accepts, self._profile.image_bytes)
+                    fragments.append(_user_parts(message, gallery))
+        return fragments
+
+    def _reply(self, reply: Reply, taken: set[str] | tuple[()]) -> tuple[bytes, tuple[str, ...]]:
+        """The message and the ids of its calls; empty where the reply says nothing that this server can read."""
+        calls = reply.calls
+        ids = wire_ids(calls, taken, short=self._profile.short_call_ids)
+        text = reply.text if reply.text.strip() else reply.refusal
+        if not calls and not text:
+            return b"", ids
+        message: dict[str, Any] = {"role": "assistant", "content": text or self._profile.empty_content}
+        if calls:
+            own = reply.provider == self._provider
+            message["tool_calls"] = [_call(call, wire_id, own) for call, wire_id in zip(calls, ids, strict=True)]
+            message |= self._reasoning(reply, own)
+        return dumps(message), ids
+
+    def _reasoning(self, reply: Reply, own: bool) -> dict[str, Any]:
+        """Thinking of a tool-call reply, for the server it came from and under the name it came with."""
+        fields: dict[str, Any] = {}
+        if own and self._profile.echo_reasoning:
+            for key in (*REASONING_FIELDS, REASONING_DETAILS):
+                if key in reply.extra:
+                    value = reply.extra[key]
+                    fields[key] = reply.thinking if value is None else value
+        if not fields and self._profile.missing_reasoning is not None:
+            fields[REASONING_FIELDS[0]] = self._profile.missing_reasoning
+        return fields
+
+    def _accepts(self, media_type: str) -> bool:
+        if media_type == PDF:
+            return self._profile.files
+        return self._profile.images and media_type in IMAGE_TYPES
+
+
+_SLOTS: dict[tuple[str, Profile], str] = {}
+
+
+def _slot(provider: str, profile: Profile) -> str:
+    """The attribute under which a message keeps its encoding for this kind of server."""
+    return _SLOTS.setdefault((provider, profile), f"_chat_{len(_SLOTS)}")
+
+
+@lru_cache(maxsize=256)
+def _system(role: str, text: str) -> bytes:
+    return dumps({"role": role, "content": text})
+
+
+def _tool(spec: ToolSpec) -> bytes:
+    function: dict[str, Any] = {"name": wire_name(spec.name)}
+    if spec.description:
+        function["description"] = spec.description
+    function["parameters"] = object_schema(spec.parameters)
+    return dumps({"type": "function", "function": function})
+
+
+def _tool_message(result: ToolResult, wire_id: str) -> bytes:
+    return dumps({"role": "tool", "tool_call_id": wire_id, "content": result.content})
+
+
+def _call(call: ToolCall, wire_id: str, own: bool) -> dict[str, Any]:
+    function = {"name": wire_name(call.name), "arguments": arguments_text(call.arguments)}
+    entry: dict[str, Any] = {"id": wire_id, "type": "function", "function": function}
+    if own and _SIGNED_CALL_FIELD in call.extra:
+        entry[_SIGNED_CALL_FIELD] = call.extra[_SIGNED_CALL_FIELD]
+    return entry
+
+
+def _user_parts(message: UserMessage, gallery: Gallery) -> bytes:
+    """A user message of several parts; one string where no image or file is left in it (some servers want that)."""
+    parts: list[bytes] = []
+    texts: list[str] = []
+    for part in cast("Sequence[Any]", message.content):
+        text = gallery.take(part) if isinstance(part, Media) else part.text
+        if text is None:
+            parts.append(_media_part(part))
+        elif text:
+            texts.append(text)
+            parts.append(dumps({"type": "text", "text": text}))
+    if len(texts) == len(parts):
+        return dumps({"role": "user", "content": "\n\n".join(texts)})
+    return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
+
+
+def _media_part(media: Media) -> bytes:
+    if media.media_type == PDF:
+        name = dumps(media.name or "file.pdf")
+        return b'{"type":"file","file":{"filename":' + name + b',"file_data":"' + data_url(media) + b'"}}'
+    return b'{"type":"image_url","image_url":{"url":"' + data_url(media) + b'"}}'
+
+
+def _effort(settings: ModelSettings) -> str | None:
+    """The effort that a number of thinking tokens amounts to, where the server counts in efforts."""
+    match settings.thinking:
+        case None | str():
+            return settings.thinking
+        case tokens:
+            return "low" if tokens <= 2_048 else "medium" if tokens <= 8_192 else "high"
+
+
+def _choice(choice: str) -> str | dict[str, Any]:
+    if choice in ("auto", "none", "required"):
+        return choice
+    return {"type": "function", "function": {"name": wire_name(choice)}}

@@ -1,0 +1,160 @@
+"""One request and its answer, streamed or not, whichever provider it is."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from glassloop.core.encoding import loads
+from glassloop.core.errors import ModelError
+from glassloop.core.messages import Reply
+from glassloop.models.failures import Peer, broken_off, http_failure, not_a_reply
+from glassloop.models.model import ModelPart, ReplyPart
+from glassloop.models.sse import SSEEvent, SSEParser
+from glassloop.models.transport import Response, Transport
+
+_EVENT_STREAM = "text/event-stream"
+
+
+class ReplyReader(Protocol):
+    """Turns a provider's answer into a reply."""
+
+    done: bool
+    """The provider said that nothing more comes."""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply has ended by the protocol."""
+        ...
+
+    @property
+    def text(self) -> str:
+        """Visible text so far."""
+        ...
+
+    def feed(self, event: SSEEvent) -> Sequence[ModelPart]:
+        """Take one event of a stream and return what it shows."""
+        ...
+
+    def whole(self, body: Any) -> Sequence[ModelPart]:
+        """Take a whole answer and return what it shows."""
+        ...
+
+    def reply(self) -> Reply:
+        """The reply, once it is complete."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where requests go.
+
+    Args:
+        peer: the server, as error messages name it.
+        headers: sent with every request; the key is in them.
+        transport: how to get there.
+    """
+
+    peer: Peer
+    headers: Mapping[str, str] = field(repr=False)
+    transport: Transport
+
+
+async def exchange(
+    endpoint: Endpoint, body: bytes, reader: ReplyReader, *, stream: bool, timeout: float
+) -> AsyncIterator[ModelPart]:
+    """Send one request and yield what the reply shows (if `stream`), then the whole reply.
+
+    A server may answer in one piece although a stream was asked for, and the other way round. A connection that breaks
+    after the reply has ended by the protocol does no harm.
+
+    Raises:
+        ModelError: the request failed; `partial` holds the text that had been yielded.
+    """
+    peer = endpoint.peer
+    response = await endpoint.transport.post(peer.url, endpoint.headers, body, timeout)
+    try:
+        if response.status // 100 != 2:
+            raise http_failure(peer, response.status, response.headers, await _error_body(response))
+        data = await _whole_or_start(response)
+        if data.whole:
+            for part in reader.whole(_json(peer, data.bytes)):
+                if stream:
+                    yield part
+        parser, chunk = SSEParser(), data.bytes
+        while not reader.done:
+            for event in parser.feed(chunk) if chunk else _last_event(parser):
+                for part in reader.feed(event):
+                    if stream:
+                        yield part
+            if not chunk or reader.done:
+                break
+            chunk = await _next_chunk(response, reader)
+        if not reader.complete:
+            raise broken_off(peer)
+        await response.finish()
+        reply = reader.reply()
+    except ModelError as error:
+        if stream and not error.partial:
+            error.partial = reader.text
+        raise
+    finally:
+        response.close()
+    yield ReplyPart(reply)
+
+
+class _Body(NamedTuple):
+    bytes: bytes
+    whole: bool
+
+
+async def _whole_or_start(response: Response) -> _Body:
+    """All of an answer that is JSON (or a page), the first bytes of one that is a stream.
+
+    The content type tells, and where it says neither (there are servers that get it wrong), the first byte.
+    """
+    kind = response.headers.get("Content-Type", "")
+    if "json" in kind:
+        return _Body(await response.read(), whole=True)
+    start = await response.read_some()
+    if _EVENT_STREAM in kind or not start.lstrip().startswith((b"{", b"[", b"<")):
+        return _Body(start, whole=False)
+    return _Body(start + await response.read(), whole=True)
+
+
+async def _next_chunk(response: Response, reader: ReplyReader) -> bytes:
+    try:
+        return await response.read_some()
+    except ModelError:
+        if reader.complete:
+            return b""
+        raise
+
+
+def _last_event(parser: SSEParser) -> list[SSEEvent]:
+    """What the server left without a blank line, unless it was cut in the middle."""
+    return [event for event in parser.close() if not event.data.startswith(b"{") or _is_json(event.data)]
+
+
+async def _error_body(response: Response) -> bytes:
+    try:
+        return await response.read()
+    except ModelError:
+        return b""  # the status says enough
+
+
+def _json(peer: Peer, body: bytes) -> Any:
+    try:
+        return loads(body)
+    except ValueError:
+        what = "an HTML page" if body.lstrip().startswith(b"<") else "something that is not JSON"
+        raise not_a_reply(peer, what) from None
+
+
+def _is_json(data: bytes) -> bool:
+    try:
+        loads(data)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,238 @@
+"""Replies of Anthropic's Messages, whole or streamed, as ours."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from glassloop.core.encoding import dumps, loads
+from glassloop.core.ids import new_id
+from glassloop.core.messages import Opaque, Part, Reply, StopReason, Text, Thinking, ToolCall
+from glassloop.core.usage import Usage
+from glassloop.models.failures import Peer, error_failure, not_a_reply
+from glassloop.models.model import ModelPart, TextPart, ThinkingPart
+from glassloop.models.shapes import array, count, record
+from glassloop.models.sse import SSEEvent
+
+_STOPS: Mapping[str, StopReason] = {
+    "end_turn": "stop",
+    "tool_use": "stop",
+    "stop_sequence": "stop",
+    "max_tokens": "length",
+    "model_context_window_exceeded": "length",
+    "refusal": "refusal",
+}
+_BLOCK_OF_DELTA = {
+    "text_delta": "text",
+    "citations_delta": "text",
+    "thinking_delta": "thinking",
+    "signature_delta": "thinking",
+    "input_json_delta": "tool_use",
+}
+_CALL_FIELDS = frozenset({"type", "id", "name", "input"})
+_NOTHING: tuple[ModelPart, ...] = ()
+
+
+class _Block:
+    """A content block and the pieces that have come for it."""
+
+    __slots__ = ("fields", "json", "text")
+
+    def __init__(self, fields: dict[str, Any]) -> None:
+        self.fields = fields
+        self.text: list[str] = []
+        self.json: list[str] = []
+
+    @property
+    def kind(self) -> str:
+        return str(self.fields.get("type") or "")
+
+
+class MessagesReplyReader:
+    """Folds the events of one reply, or takes it whole.
+
+    Args:
+        peer: who answers, for error messages.
+        provider: the identity under which the reply is kept.
+        names: wire names of the tools on offer, with ours.
+    """
+
+    def __init__(self, peer: Peer, provider: str, names: Mapping[str, str]) -> None:
+        self.done = False
+        self._peer = peer
+        self._provider = provider
+        self._names = names
+        self._blocks: list[_Block] = []
+        self._by_index: dict[Any, _Block] = {}
+        self._usage: dict[str, int] = {}
+        self._stop = ""
+        self._refusal: str | None = None
+        self._model = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the reply has ended by the protocol: a stop reason, `message_stop`, or a gateway's `[DONE]`."""
+        return self.done or self._stop != ""
+
+    @property
+    def text(self) -> str:
+        """Visible text so far."""
+        return "".join(piece for block in self._blocks if block.kind == "text" for piece in block.text)
+
+    def feed(self, event: SSEEvent) -> Sequence[ModelPart]:
+        """Take one event of a stream and return what it shows; events of unknown types are passed over.
+
+        Raises:
+            ModelError: the event reports an error, or is not JSON.
+        """
+        if not event.data.startswith(b"{"):
+            self.done = self.done or event.data.strip() == b"[DONE]"
+            return _NOTHING
+        try:
+            data = loads(event.data)
+        except ValueError:
+            if self.complete:
+                return _NOTHING
+            raise not_a_reply(self._peer, "an event that is not JSON") from None
+        match data.get("type") or event.name.decode("utf-8", "replace"):
+            case "content_block_delta":
+                return self._delta(data.get("index"), record(data.get("delta")))
+            case "content_block_start":
+                return self._start(data.get("index"), record(data.get("content_block")))
+            case "message_start":
+                self._head(record(data.get("message")))
+            case "message_delta":
+                self._head({**record(data.get("delta")), "usage": data.get("usage")})
+            case "message_stop":
+                self.done = True
+            case "error":
+                raise error_failure(self._peer, data.get("error") or data)
+            case _:
+                if data.get("error"):
+                    raise error_failure(self._peer, data["error"])
+        return _NOTHING
+
+    def whole(self, body: Any) -> Sequence[ModelPart]:
+        """Take a whole answer, as it comes when it is not streamed, and return what it shows.
+
+        Raises:
+            ModelError: the body holds an error, or no content.
+        """
+        answer = record(body)
+        if answer.get("error") or answer.get("type") == "error":
+            raise error_failure(self._peer, answer.get("error") or answer)
+        if "content" not in answer:
+            raise not_a_reply(self._peer, "no content")
+        self._head(answer)
+        self.done = True
+        return [
+            part for index, block in enumerate(array(answer["content"])) for part in self._start(index, record(block))
+        ]
+
+    def reply(self) -> Reply:
+        """The reply, once it is complete."""
+        return Reply(
+            parts=tuple(part for block in self._blocks if (part := self._part(block)) is not None),
+            stop=_STOPS.get(self._stop, "unknown"),
+            usage=messages_usage(self._usage),
+            model=self._model,
+            provider=self._provider,
+            refusal=self._refusal,
+        )
+
+    def _head(self, message: Mapping[str, Any]) -> None:
+        self._model = self._model or str(message.get("model") or "")
+        self._stop = str(message.get("stop_reason") or self._stop)
+        details = record(message.get("stop_details"))
+        if details.get("type") == "refusal" and details.get("explanation"):
+            self._refusal = str(details["explanation"])
+        usage = record(message.get("usage"))
+        thought = record(usage.get("output_tokens_details")).get("thinking_tokens")
+        for key, value in (*usage.items(), ("thinking_tokens", thought)):
+            if isinstance(value, int):  # cumulative in a stream; some gateways repeat a zero at the end
+                self._usage[key] = max(self._usage.get(key, 0), value)
+
+    def _start(self, index: Any, fields: dict[str, Any]) -> Sequence[ModelPart]:
+        block = _Block(fields)
+        self._blocks.append(block)
+        self._by_index[index] = block
+        for kind in ("text", "thinking"):
+            if block.kind == kind and isinstance(text := fields.get(kind), str):
+                return self._say(block, text)
+        return _NOTHING
+
+    def _delta(self, index: Any, delta: dict[str, Any]) -> Sequence[ModelPart]:
+        kind = str(delta.get("type") or "")
+        block = self._by_index.get(index)
+        if block is None:  # a gateway that leaves out the start of a block
+            block = _Block({"type": _BLOCK_OF_DELTA.get(kind, "")})
+            self._blocks.append(block)
+            self._by_index[index] = block
+        match kind:
+            case "text_delta":
+                return self._say(block, str(delta.get("text") or ""))
+            case "thinking_delta":
+                return self._say(block, str(delta.get("thinking") or ""))
+            case "signature_delta":
+                block.fields["signature"] = str(block.fields.get("signature") or "") + str(delta.get("signature") or "")
+            case "input_json_delta":
+                block.json.append(str(delta.get("partial_json") or ""))
+            case _:
+                pass
+        return _NOTHING
+
+    def _say(self, block: _Block, text: str) -> Sequence[ModelPart]:
+        if not text:
+            return _NOTHING
+        block.text.append(text)
+        return (TextPart(text) if block.kind == "text" else ThinkingPart(text),)
+
+    def _part(self, block: _Block) -> Part | None:
+        fields, text, json = block.fields, "".join(block.text), "".join(block.json)
+        match block.kind:
+            case "text":
+                return Text(text) if text else None
+            case "thinking":
+                return Thinking(text, str(fields.get("signature") or "") or None)
+            case "redacted_thinking":
+                return Thinking(redacted=str(fields.get("data") or ""))
+            case "tool_use":
+                name = str(fields.get("name") or "")
+                return ToolCall(
+                    id=new_id("call"),
+                    name=self._names.get(name, name),
+                    arguments=json or _arguments(fields.get("input")),
+                    provider_id=str(fields.get("id") or ""),
+                    extra={key: value for key, value in fields.items() if key not in _CALL_FIELDS},
+                )
+            case "":
+                return None
+            case _:
+                return Opaque({**fields, "input": _parsed(json)} if json else fields)
+
+
+def messages_usage(usage: Mapping[str, int]) -> Usage:
+    """Usage as Messages reports it: what was read from the cache, or written to it, stands beside `input_tokens`."""
+    if not usage:
+        return Usage(requests=1, unreported=1)
+    cached, written = count(usage.get("cache_read_input_tokens")), count(usage.get("cache_creation_input_tokens"))
+    output = count(usage.get("output_tokens"))
+    return Usage(
+        input=count(usage.get("input_tokens")) + cached + written,
+        output=output,
+        cached=cached,
+        cache_write=written,
+        reasoning=min(count(usage.get("thinking_tokens")), output),
+        requests=1,
+    )
+
+
+def _arguments(value: Any) -> str:
+    return value if isinstance(value, str) else dumps({} if value is None else value).decode()
+
+
+def _parsed(json: str) -> Any:
+    try:
+        return loads(json)
+    except ValueError:
+        return {}

@@ -1,0 +1,89 @@
+"""Quirks of servers that speak OpenAI's Chat Completions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from glassloop.core.errors import ConfigurationError
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a compatible server wants different.
+
+    Args:
+        strict_alternation: one leading system message, then user and assistant by turns (tool groups excepted), as the
+            chat templates of many open models demand; what stands in the way is merged.
+        system_role: `system`, or `developer`.
+        max_tokens_field: `max_tokens`, or `max_completion_tokens` (OpenAI, whose reasoning models refuse the other).
+        empty_content: content of an assistant message that has only calls; some proxies refuse null, others "".
+        usage_in_stream: whether `stream_options.include_usage` is understood.
+        echo_reasoning: whether reasoning of tool-call replies is sent back to the server it came from.
+        missing_reasoning: reasoning of a tool-call reply that has none of this server's, where there must be some.
+        images: whether `image_url` parts are understood.
+        files: whether `file` parts with a PDF are understood.
+        image_bytes: base64 characters of images and files in one request; the newest are kept.
+        short_call_ids: call ids are nine letters or digits.
+        effort_field: the field for an effort of thinking.
+    """
+
+    strict_alternation: bool = False
+    system_role: Literal["system", "developer"] = "system"
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    empty_content: Literal[""] | None = None
+    usage_in_stream: bool = True
+    echo_reasoning: bool = True
+    missing_reasoning: str | None = None
+    images: bool = True
+    files: bool = False
+    image_bytes: int = 6_000_000
+    short_call_ids: bool = False
+    effort_field: str | None = "reasoning_effort"
+
+
+PROFILES: Mapping[str, Profile] = {
+    "default": Profile(),
+    "openai": Profile(max_tokens_field="max_completion_tokens", files=True, echo_reasoning=False),
+    "deepseek": Profile(images=False, missing_reasoning=""),
+    "mistral": Profile(usage_in_stream=False, short_call_ids=True, echo_reasoning=False, effort_field=None),
+    "moonshot": Profile(missing_reasoning=" "),
+    "openrouter": Profile(files=True),
+    "strict-alternation": Profile(strict_alternation=True),
+}
+"""Profiles by name; any other server gets `default`."""
+
+_NAME_OF_HOST: Mapping[str, str] = {
+    "api.openai.com": "openai",
+    "openai.azure.com": "openai",
+    "api.deepseek.com": "deepseek",
+    "api.mistral.ai": "mistral",
+    "api.moonshot.ai": "moonshot",
+    "api.moonshot.cn": "moonshot",
+    "openrouter.ai": "openrouter",
+}
+
+
+def profile_for(host: str) -> Profile:
+    """The profile of a host (with or without port), by its name or the end of it."""
+    bare = host.partition(":")[0].lower()
+    for known, name in _NAME_OF_HOST.items():
+        if bare == known or bare.endswith(f".{known}"):
+            return PROFILES[name]
+    return PROFILES["default"]
+
+
+def as_profile(profile: Profile | str | None, host: str) -> Profile:
+    """The profile that is meant: itself, by name, or by host where none is given.
+
+    Raises:
+        ConfigurationError: no profile has that name.
+    """
+    if isinstance(profile, Profile):
+        return profile
+    if profile is None:
+        return profile_for(host)
+    if profile not in PROFILES:
+        raise ConfigurationError(f"There is no profile {profile!r}; there are {', '.join(sorted(PROFILES))}.")
+    return PROFILES[profile]

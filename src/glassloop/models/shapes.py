@@ -1,0 +1,20 @@
+"""Values from a server that may have any shape, read as the shape that is hoped for."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+
+def record(value: Any) -> dict[str, Any]:
+    """`value` if it is a JSON object, else an empty one."""
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def array(value: Any) -> list[Any]:
+    """`value` if it is a JSON array, else an empty one."""
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def count(value: Any) -> int:
+    """`value` as a number of tokens: 0 where it is missing, null or no number."""
+    return int(value) if isinstance(value, int | float) and value > 0 else 0

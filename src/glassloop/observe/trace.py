@@ -1,0 +1,244 @@
+"""A run as lines to read: every thought, action, observation and the finish."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal, TextIO, cast
+
+from glassloop.core.encoding import dumps, loads
+from glassloop.core.events import (
+    AgentChanged,
+    ApprovalAsked,
+    ApprovalDecided,
+    AttemptFailed,
+    CancelRequested,
+    DriverClaimed,
+    Event,
+    ModelReplied,
+    ModelRequested,
+    Nudged,
+    ReplyRestarted,
+    RunContinued,
+    RunFinished,
+    RunStarted,
+    ToolFinished,
+    ToolStarted,
+)
+from glassloop.core.messages import ToolCall
+from glassloop.core.result import RunResult
+from glassloop.core.usage import Usage
+
+LineKind = Literal["run", "thinking", "thought", "action", "observation", "failure", "approval", "nudge", "finish"]
+
+_COLOURS: dict[LineKind, str] = {
+    "run": "1",
+    "thinking": "2",
+    "thought": "3",
+    "action": "36",
+    "observation": "32",
+    "failure": "31",
+    "approval": "33",
+    "nudge": "33",
+    "finish": "1",
+}
+_WIDTH = 200
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")  # what a tool returns must not steer the reader's terminal
+_OF_THE_RUN = (RunStarted, RunContinued, AgentChanged, CancelRequested, RunFinished)
+_AFTER_A_REST = (RunStarted, DriverClaimed, RunContinued, ApprovalDecided)  # the time before them nobody worked
+
+
+@dataclass(frozen=True, slots=True)
+class TraceLine:
+    """One line of a trace.
+
+    Args:
+        kind: what it tells.
+        text: the rest of the line, without line breaks.
+        step: the model call it belongs to, from 1; 0 for the run as a whole.
+    """
+
+    kind: LineKind
+    text: str
+    step: int = 0
+
+    def __str__(self) -> str:
+        place = f"step {self.step}" if self.step else "run"
+        return f"{place:<7} {'' if self.kind == 'run' else self.kind:<11} {self.text}"
+
+    @property
+    def coloured(self) -> str:
+        """The line with ANSI colours (ECMA-48, 8.3.117)."""
+        return f"\x1b[{_COLOURS[self.kind]}m{self}\x1b[0m"
+
+
+class TraceLines:
+    """Turns the events of one run, live or read from a journal, into lines.
+
+    It counts steps, tokens and money as the events go by; begin with the run's first event for totals that are right.
+
+    Args:
+        width: characters after which a value is cut.
+    """
+
+    def __init__(self, width: int = _WIDTH) -> None:
+        self.width = width
+        self._steps = 0
+        self._usage = Usage()
+        self._cost: float | None = 0.0
+        self._last_at = 0
+        self._worked_ms = 0
+        self._calls: dict[str, ToolCall] = {}
+        self._shown: set[str] = set()
+        self._done = 0
+
+    def __call__(self, event: Event) -> list[TraceLine]:
+        """The lines for `event`, mostly none or one."""
+        if not isinstance(event.data, _AFTER_A_REST):
+            self._worked_ms += max(0, event.at - self._last_at)
+        self._last_at = max(self._last_at, event.at)
+        step = 0 if isinstance(event.data, _OF_THE_RUN) else event.step
+        return [TraceLine(kind, self._short(text), step) for kind, text in self._lines(event)]
+
+    def finish(self, result: RunResult) -> TraceLine:
+        """The last line, from the result; for a run that waits no event says that it rests."""
+        calls = len(result.tool_executions)
+        return self._finish(result.outcome, result.steps, calls, result.usage, result.cost_usd, result.seconds)
+
+    def _lines(self, event: Event) -> Iterator[tuple[LineKind, str]]:
+        match event.data:
+            case RunStarted() as data:
+                yield "run", f"{data.agent}: {data.input.text}" if data.input else data.agent
+            case RunContinued() as data:
+                yield "run", "continued"
+            case AgentChanged():
+                yield "run", "the agent is not the one the run began with"
+            case ModelRequested() as data:
+                yield "thinking", self._thinking(data)
+            case ModelReplied() as data:
+                yield from self._replied(data)
+            case AttemptFailed() as data:
+                again = "gave up" if data.wait is None else f"again in {data.wait:.1f} s"
+                yield "failure", f"{data.model} {data.kind}, {again}: {data.message}"
+            case ReplyRestarted():
+                yield "failure", "the reply broke off and is asked for again"
+            case Nudged() as data:
+                yield "nudge", f"{data.reason}: {data.message.text}"
+            case ToolStarted() | ToolFinished() as data:
+                yield from self._tool(data)
+            case ApprovalAsked() as data:
+                role = f" by {data.role}" if data.role else ""
+                yield "approval", f"waits for a human's yes{role}: {data.summary} ({data.approval_id})"
+            case ApprovalDecided() as data:
+                yield "approval", _decided(data)
+            case CancelRequested() as data:
+                yield "run", f"to be cancelled{f': {data.reason}' if data.reason else ''}"
+            case RunFinished() as data:
+                yield from self._finished(data)
+            case _:
+                return
+
+    def _thinking(self, data: ModelRequested) -> str:
+        messages = sum(1 if isinstance(item, str) else item[1] - item[0] for item in data.view)
+        final = f", the last answer: {data.final} reached" if data.final else ""
+        counts = f"{_count(messages, 'message')} in context, {_count(data.offered, 'tool')} on offer"
+        return f"{data.model}, {counts}{final}"
+
+    def _replied(self, data: ModelReplied) -> Iterator[tuple[LineKind, str]]:
+        reply = data.reply
+        self._steps += 1
+        self._usage += reply.usage
+        self._cost = None if data.cost_usd is None or self._cost is None else self._cost + data.cost_usd
+        self._calls |= {call.id: call for call in reply.calls}
+        if reply.thinking:
+            yield "thought", reply.thinking
+        if reply.text and reply.calls:
+            yield "thought", reply.text
+
+    def _tool(self, data: ToolStarted | ToolFinished) -> Iterator[tuple[LineKind, str]]:
+        """The action once, at its start or, in a journal, at its end; then what came of it."""
+        if data.call_id not in self._shown:
+            self._shown.add(data.call_id)
+            yield "action", self._action(data)
+        if isinstance(data, ToolFinished):
+            self._done += 1
+            result = data.result
+            kind: LineKind = "failure" if result.is_error else "observation"
+            status = f" [{result.status}]" if result.status not in ("ok", "error") else ""
+            replayed = " (remembered)" if data.replayed else ""
+            yield kind, f"{result.name}{status} {data.ms:.1f} ms{replayed}: {result.content}"
+
+    def _action(self, data: ToolStarted | ToolFinished) -> str:
+        if isinstance(data, ToolStarted):
+            return f"{data.tool}({_arguments(data.arguments)})"
+        call = self._calls.get(data.call_id)
+        return f"{data.result.name}({_arguments(data.arguments or (call.arguments if call else ''))})"
+
+    def _finished(self, data: RunFinished) -> Iterator[tuple[LineKind, str]]:
+        if data.message and data.outcome != "completed":
+            yield "failure", data.message
+        seconds = self._worked_ms / 1000
+        line = self._finish(data.outcome, self._steps, self._done, self._usage, self._cost, seconds)
+        yield line.kind, line.text
+
+    def _finish(
+        self, outcome: str, steps: int, calls: int, usage: Usage, cost: float | None, seconds: float
+    ) -> TraceLine:
+        money = "cost unknown" if cost is None else f"${cost:.4f}"
+        unreported = " or more" if usage.unreported else ""
+        tokens = f"{usage.total:,} tokens{unreported}"
+        work = f"{_count(steps, 'step')}, {_count(calls, 'tool call')}"
+        return TraceLine("finish", f"{outcome}: {work}, {tokens}, {money}, {seconds:.2f} s")
+
+    def _short(self, text: str) -> str:
+        line = _CONTROLS.sub("", " ".join(text.split()))
+        return line if len(line) <= self.width else f"{line[: self.width - 1]}…"
+
+
+class TracePrinter:
+    """Prints the lines of a run as it goes: `printer = TracePrinter()`, then `printer(event)` for each event.
+
+    Args:
+        out: where to; default standard output.
+        colour: whether to colour; default on a terminal without NO_COLOR (no-color.org).
+    """
+
+    def __init__(self, out: TextIO | None = None, *, colour: bool | None = None) -> None:
+        self.out = sys.stdout if out is None else out
+        self.colour = self.out.isatty() and not os.environ.get("NO_COLOR") if colour is None else colour
+        self.lines = TraceLines()
+
+    def __call__(self, event: Event) -> None:
+        """Print what `event` says."""
+        for line in self.lines(event):
+            self.line(line)
+
+    def line(self, line: TraceLine) -> None:
+        """Print one line."""
+        self.out.write(f"{line.coloured if self.colour else line}\n")
+        self.out.flush()
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _arguments(raw: str) -> str:
+    """`{"a": 1}` as `a=1`; anything that is not an object as it is."""
+    try:
+        value: object = loads(raw) if raw.strip() else {}
+    except ValueError:
+        return raw
+    if not isinstance(value, dict):
+        return raw
+    return ", ".join(f"{name}={dumps(item).decode()}" for name, item in cast("dict[str, Any]", value).items())
+
+
+def _decided(data: ApprovalDecided) -> str:
+    by = f" by {data.by}" if data.by else ""
+    reason = f": {data.reason}" if data.reason else ""
+    verb = {"approve": "approved", "deny": "denied", "edit": "approved with other arguments"}[data.decision]
+    return f"{verb}{by}{reason}"

@@ -1,0 +1,74 @@
+"""One SQLite file: a thread that writes and, so that no reader waits for a writer, a thread that reads."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import weakref
+from collections.abc import Callable
+from functools import cache
+from typing import TypeVar
+
+from glassloop.stores.connection import connect
+from glassloop.stores.worker import Job, Ticker, Worker
+from glassloop.stores.writer import GroupCommit, OneByOne
+
+T = TypeVar("T")
+
+
+class Database:
+    """A SQLite file, shared by journal, sessions and ledger.
+
+    Usable from several event loops and threads, and after a fork; other processes may write the same file. Dropped
+    without `close`, it finishes what it was given and closes the file.
+
+    Args:
+        path: of the file, which is created when first used; a relative path is resolved then, once, off the event loop.
+        watch: what the reading thread does now and then.
+    """
+
+    def __init__(self, path: str, watch: Ticker | None = None) -> None:
+        self.path = path
+        resolved = cache(lambda: os.path.abspath(path))
+        self._writer = Worker(
+            "glassloop-writer", path, connect=lambda: connect(resolved()), execute=GroupCommit(path)
+        )
+        self._reader = Worker(
+            "glassloop-reader",
+            path,
+            connect=lambda: connect(resolved(), query_only=True),
+            execute=OneByOne(path),
+            ticker=watch,
+        )
+        weakref.finalize(self, _stop, self._writer, self._reader).atexit = False
+
+    async def write(self, work: Callable[[sqlite3.Cursor], T]) -> T:
+        """Do `work` in a transaction and return its result once that is on disk.
+
+        Callers that come at the same time share a transaction; what `work` raises undoes its own part alone.
+        `work` may be done twice, if the first transaction was undone.
+
+        Raises:
+            StoreError: the store failed or is closed.
+            ConfigurationError: the file cannot be used.
+        """
+        return await self._writer.call(work)
+
+    async def read(self, work: Callable[[sqlite3.Cursor], T]) -> T:
+        """Do `work`, which only reads; raises like `write`."""
+        return await self._reader.call(work)
+
+    def post(self, work: Callable[[sqlite3.Cursor], object], then: Callable[[], None] | None = None) -> None:
+        """Write without waiting, in order with other writes; `then` is called, on the thread, once it is on disk."""
+        self._writer.submit(Job(work, then))
+
+    async def close(self) -> None:
+        """Finish what was begun and close the file; idempotent."""
+        for worker in (self._reader, self._writer):
+            await asyncio.shield(asyncio.wrap_future(worker.stop()))
+
+
+def _stop(*workers: Worker) -> None:
+    for worker in workers:
+        worker.stop()

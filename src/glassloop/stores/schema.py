@@ -1,0 +1,130 @@
+"""The tables of a store in a SQLite file, and how an older file is brought up to date."""
+
+from __future__ import annotations
+
+import sqlite3
+
+from glassloop.core.errors import ConfigurationError
+
+_VERSION_1 = (
+    """
+    CREATE TABLE glassloop_runs (
+        id TEXT PRIMARY KEY,
+        seq INTEGER NOT NULL,
+        epoch INTEGER NOT NULL,
+        owner TEXT,
+        lease_process TEXT,
+        lease_beat INTEGER,
+        agent TEXT,
+        session TEXT,
+        user TEXT,
+        tenant TEXT,
+        status TEXT,
+        input TEXT,
+        started_at INTEGER,
+        updated_at INTEGER,
+        steps INTEGER,
+        tokens INTEGER,
+        cost_usd REAL,
+        pending INTEGER
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX glassloop_runs_session ON glassloop_runs (session) WHERE session IS NOT NULL",
+    "CREATE INDEX glassloop_runs_user ON glassloop_runs (user) WHERE user IS NOT NULL",
+    "CREATE INDEX glassloop_runs_open ON glassloop_runs (status) WHERE status IN ('running', 'waiting')",
+    # Rows of several kilobytes: WITHOUT ROWID would keep them in inner nodes too, four to a page.
+    """
+    CREATE TABLE glassloop_events (
+        run_id TEXT NOT NULL,
+        seq INTEGER NOT NULL,
+        type TEXT NOT NULL,
+        v INTEGER NOT NULL,
+        at INTEGER NOT NULL,
+        step INTEGER NOT NULL,
+        epoch INTEGER,
+        data ANY NOT NULL,
+        private ANY,
+        PRIMARY KEY (run_id, seq)
+    ) STRICT
+    """,
+    "CREATE TABLE glassloop_blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT",
+    """
+    CREATE TABLE glassloop_run_blobs (
+        run_id TEXT NOT NULL, digest TEXT NOT NULL, PRIMARY KEY (run_id, digest)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE glassloop_messages (
+        position INTEGER PRIMARY KEY,
+        session TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        v INTEGER NOT NULL,
+        message ANY NOT NULL
+    ) STRICT
+    """,
+    "CREATE INDEX glassloop_messages_session ON glassloop_messages (session)",
+    """
+    CREATE TABLE glassloop_session_runs (
+        session TEXT NOT NULL, run_id TEXT NOT NULL, PRIMARY KEY (session, run_id)
+    ) STRICT, WITHOUT ROWID
+    """,
+    """
+    CREATE TABLE glassloop_session_locks (
+        ticket INTEGER PRIMARY KEY,
+        session TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        token TEXT NOT NULL,
+        process TEXT NOT NULL,
+        beat_at INTEGER NOT NULL
+    ) STRICT
+    """,
+    """
+    CREATE TABLE glassloop_ledger (
+        key TEXT PRIMARY KEY,
+        run_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        process TEXT NOT NULL,
+        until INTEGER NOT NULL,
+        ttl INTEGER NOT NULL,
+        result BLOB
+    ) STRICT
+    """,
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1,)
+"""The statements that lead from each version of the schema to the next; a file that has seen all is up to date."""
+
+
+def check_version(connection: sqlite3.Connection, path: str) -> int:
+    """The schema version of an open file; 0 where it has none of our tables.
+
+    Raises:
+        ConfigurationError: a newer Glassloop wrote the file; it was left as it is.
+    """
+    if sqlite3.sqlite_version_info < (3, 37):
+        raise ConfigurationError(f"SQLite {sqlite3.sqlite_version} is too old: Glassloop needs 3.37 or newer.")
+    version = _version(connection)
+    if version > len(MIGRATIONS):
+        raise ConfigurationError(
+            f"{path} was written by a newer Glassloop (schema {version}, this one knows {len(MIGRATIONS)}): "
+            "upgrade Glassloop, or use another file."
+        )
+    return version
+
+
+def migrate(connection: sqlite3.Connection) -> None:
+    """Bring the schema up to date, inside the transaction that is open."""
+    version = _version(connection)
+    if version == 0:
+        connection.execute("CREATE TABLE glassloop_schema (version INTEGER NOT NULL) STRICT")
+        connection.execute("INSERT INTO glassloop_schema VALUES (0)")
+    for statements in MIGRATIONS[version:]:
+        for statement in statements:
+            connection.execute(statement)
+    connection.execute("UPDATE glassloop_schema SET version = ?", (len(MIGRATIONS),))
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'glassloop_schema'").fetchone() is None:
+        return 0
+    return int(connection.execute("SELECT version FROM glassloop_schema").fetchone()[0])

@@ -1,0 +1,239 @@
+"""The journal in a SQLite file."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import AsyncIterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pydantic_core import to_json
+
+from glassloop.core.encoding import loads
+from glassloop.core.errors import StoreError
+from glassloop.core.events import DriverClaimed, Event, RunFinished, decode_data, encode_data, version_of
+from glassloop.journal.feed import Feed
+from glassloop.journal.journal import check_position, check_writer
+from glassloop.journal.projection import RunFilter, RunRow, project
+from glassloop.stores.codec import pack, storable, unpack
+from glassloop.stores.database import Database
+
+_ROW = "id, agent, session, user, tenant, status, input, started_at, updated_at, steps, tokens, cost_usd, pending"
+_FIND = f"SELECT seq, epoch, owner, {_ROW} FROM glassloop_runs WHERE id = ?"
+_PUT_RUN = f"""
+    INSERT INTO glassloop_runs (seq, epoch, owner, {_ROW}) VALUES ({", ".join("?" * 16)})
+    ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, epoch = excluded.epoch, owner = excluded.owner,
+    {", ".join(f"{column} = excluded.{column}" for column in _ROW.split(", ")[1:])}
+"""
+_UPDATE_RUN = """
+    UPDATE glassloop_runs SET seq = ?, epoch = ?, owner = ?, status = ?, updated_at = ?, steps = ?, tokens = ?,
+    cost_usd = ?, pending = ? WHERE id = ?
+"""
+_INSERT_EVENT = f"INSERT INTO glassloop_events VALUES ({', '.join('?' * 9)})"
+_READ = "SELECT seq, type, v, at, step, data, private FROM glassloop_events WHERE run_id = ? AND seq > ? ORDER BY seq"
+_OPEN = "status IN ('running', 'waiting')"  # spelled as in the partial index
+
+
+class SqliteJournal:
+    """A journal in a SQLite file.
+
+    Args:
+        database: the file.
+        feed: who follows which run in this process; the database's watch tells it what other processes write.
+    """
+
+    def __init__(self, database: Database, feed: Feed) -> None:
+        self._database = database
+        self._feed = feed
+
+    async def append(
+        self,
+        run_id: str,
+        events: Sequence[Event],
+        *,
+        after: int | None,
+        epoch: int | None,
+        blobs: Mapping[str, bytes] | None = None,
+    ) -> int:
+        """See `Journal.append`."""
+        last = await self._database.write(partial(append_events, run_id, tuple(events), after, epoch, blobs))
+        self._feed.publish(run_id, last)
+        return last
+
+    async def read(self, run_id: str, after: int = 0) -> list[Event]:
+        """See `Journal.read`."""
+        return await self._database.read(partial(_read, run_id, after))
+
+    async def follow(self, run_id: str, after: int = 0) -> AsyncIterator[Event]:
+        """See `Journal.follow`."""
+        with self._feed.subscribe(run_id, after) as news:
+            finished = False
+            while not finished:
+                events, finished = await self._database.read(partial(_read_on, run_id, news.seen))
+                for event in events:
+                    news.seen = event.seq
+                    yield event
+                if not finished:
+                    await news.wait()
+
+    async def runs(self, filter: RunFilter | None = None) -> list[RunRow]:
+        """See `Journal.runs`."""
+        return await self._database.read(partial(_list_runs, filter or RunFilter()))
+
+    async def blob(self, digest: str) -> bytes:
+        """See `Journal.blob`."""
+        return await self._database.read(partial(_read_blob, digest))
+
+    async def erase_blobs(self, run_id: str) -> int:
+        """See `Journal.erase_blobs`."""
+        return await self._database.write(partial(_erase_blobs, run_id))
+
+    async def close(self) -> None:
+        """See `Journal.close`."""
+        await self._database.close()
+
+
+class Watch:
+    """Tells a feed what other processes append to the runs that are followed here.
+
+    Args:
+        feed: who follows which run.
+    """
+
+    interval = 0.2
+
+    def __init__(self, feed: Feed) -> None:
+        self._feed = feed
+        self._version: int | None = None
+
+    def needed(self) -> bool:
+        """Whether anybody follows a run."""
+        return bool(self._feed.topics())
+
+    def tick(self, connection: sqlite3.Connection) -> None:
+        """Tell the followers of those runs that have grown, if the file has changed at all."""
+        version = connection.execute("PRAGMA data_version").fetchone()[0]
+        if version == self._version:
+            return
+        self._version = version
+        topics = json.dumps(self._feed.topics())
+        for run_id, seq in connection.execute(
+            "SELECT id, seq FROM glassloop_runs WHERE id IN (SELECT value FROM json_each(?))", (topics,)
+        ).fetchall():
+            self._feed.publish(run_id, seq)
+
+
+def append_events(
+    run_id: str,
+    events: Sequence[Event],
+    after: int | None,
+    epoch: int | None,
+    blobs: Mapping[str, bytes] | None,
+    cursor: sqlite3.Cursor,
+) -> int:
+    """Append inside the transaction that is open; see `Journal.append`."""
+    found = cursor.execute(_FIND, (run_id,)).fetchone()
+    last, known, owner = found[:3] if found else (0, 0, None)
+    raised = check_writer(run_id, events, epoch=epoch, known=known)
+    check_position(run_id, after=after, last=last)
+    before = row = RunRow(*found[3:]) if found and found[4] is not None else None
+    for event in events:
+        row = project(row, event)
+        if isinstance(event.data, DriverClaimed):
+            owner = event.data.owner
+    stored = [_stored(event, run_id, seq, epoch) for seq, event in enumerate(events, last + 1)]
+    cursor.executemany(_INSERT_EVENT, stored)
+    if blobs:
+        _keep_blobs(run_id, blobs, cursor)
+    last += len(stored)
+    if row is None or before is None:
+        cursor.execute(_PUT_RUN, (last, raised, owner, *_row_values(run_id, row)))
+    else:
+        changed = (row.status, row.updated_at, row.steps, row.tokens, row.cost_usd, row.pending)
+        cursor.execute(_UPDATE_RUN, (last, raised, owner, *changed, run_id))
+    return last
+
+
+def _stored(event: Event, run_id: str, seq: int, epoch: int | None) -> tuple[object, ...]:
+    data = pack(encode_data(event.data))
+    private = None if event.private is None else pack(to_json(event.private, serialize_unknown=True))
+    return (run_id, seq, event.type, version_of(event.data), event.at, event.step, epoch, data, private)
+
+
+def _row_values(run_id: str, row: RunRow | None) -> tuple[object, ...]:
+    if row is None:
+        return (run_id, *[None] * 12)
+    texts = (None if text is None else storable(text) for text in (row.session, row.user, row.tenant))
+    head = (run_id, row.agent, *texts, row.status, storable(row.input), row.started_at, row.updated_at)
+    return (*head, row.steps, row.tokens, row.cost_usd, row.pending)
+
+
+def _keep_blobs(run_id: str, blobs: Mapping[str, bytes], cursor: sqlite3.Cursor) -> None:
+    cursor.executemany("INSERT OR IGNORE INTO glassloop_blobs VALUES (?, ?)", list(blobs.items()))
+    cursor.executemany(
+        "INSERT OR IGNORE INTO glassloop_run_blobs VALUES (?, ?)", [(run_id, digest) for digest in blobs]
+    )
+
+
+def _erase_blobs(run_id: str, cursor: sqlite3.Cursor) -> int:
+    cursor.execute(
+        """
+        DELETE FROM glassloop_blobs
+        WHERE digest IN (SELECT digest FROM glassloop_run_blobs WHERE run_id = ?1)
+        AND digest NOT IN (SELECT digest FROM glassloop_run_blobs WHERE run_id <> ?1)
+        """,
+        (run_id,),
+    )
+    erased = cursor.rowcount
+    cursor.execute("DELETE FROM glassloop_run_blobs WHERE run_id = ?", (run_id,))
+    return erased
+
+
+def _read(run_id: str, after: int, cursor: sqlite3.Cursor) -> list[Event]:
+    return [_event(run_id, stored) for stored in cursor.execute(_READ, (run_id, after)).fetchall()]
+
+
+def _read_on(run_id: str, after: int, cursor: sqlite3.Cursor) -> tuple[list[Event], bool]:
+    """Events after `after`, and whether the run's last event is its end."""
+    events = _read(run_id, after, cursor)
+    if events:
+        return events, isinstance(events[-1].data, RunFinished)
+    last = cursor.execute(
+        "SELECT type FROM glassloop_events WHERE run_id = ? ORDER BY seq DESC LIMIT 1", (run_id,)
+    ).fetchone()
+    return [], last is not None and last[0] == RunFinished.type
+
+
+def _event(run_id: str, stored: tuple[Any, ...]) -> Event:
+    seq, type_, version, at, step, data, private = stored
+    try:
+        detail = None if private is None else loads(unpack(private))
+        return Event(run_id, seq, at, step, decode_data(type_, version, unpack(data)), detail)
+    except ValueError as error:
+        raise StoreError(f"Event {seq} of run {run_id} ({type_}) is damaged and cannot be read.") from error
+
+
+def _read_blob(digest: str, cursor: sqlite3.Cursor) -> bytes:
+    found = cursor.execute("SELECT data FROM glassloop_blobs WHERE digest = ?", (digest,)).fetchone()
+    if found is None:
+        raise KeyError(digest)
+    return found[0]
+
+
+def _list_runs(wanted: RunFilter, cursor: sqlite3.Cursor) -> list[RunRow]:
+    conditions, values = ["agent IS NOT NULL"], list[object]()
+    for column in ("agent", "session", "user", "tenant", "status"):
+        value = getattr(wanted, column)
+        if value is not None:
+            conditions.append(f"{column} = ?")
+            values.append(storable(value))
+    if wanted.status in ("running", "waiting") or wanted.finished is False:
+        conditions.append(_OPEN)
+    if wanted.finished:
+        conditions.append(f"NOT ({_OPEN})")
+    if wanted.before is not None:
+        conditions.append("id < ?")
+        values.append(wanted.before)
+    query = f"SELECT {_ROW} FROM glassloop_runs WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT ?"
+    return [RunRow(*row) for row in cursor.execute(query, (*values, wanted.limit)).fetchall()]

@@ -1,0 +1,86 @@
+"""Group commit: the work of many callers in one transaction, so that they share one flush to disk."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from glassloop.stores.connection import explain, patiently, roll_back
+from glassloop.stores.worker import Job
+
+
+class GroupCommit:
+    """Commits jobs together; one that fails is undone alone and does not hurt the others.
+
+    Args:
+        path: of the file, for messages.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+        """Do the work of `jobs` and fill in their results and errors."""
+        cursor = connection.cursor()
+        if len(jobs) > 1 and self._together(cursor, jobs):
+            return
+        for job in jobs:
+            self._alone(cursor, job)
+
+    def _together(self, cursor: sqlite3.Cursor, jobs: Sequence[Job]) -> bool:
+        """Commit all jobs at once; False, with everything undone, if the transaction as a whole failed."""
+        try:
+            self._begin(cursor)
+            for job in jobs:
+                self._nested(cursor, job)
+            cursor.execute("COMMIT")
+        except sqlite3.Error:  # on a full disk SQLite has undone all of them, though some may fit
+            roll_back(cursor.connection)
+            return False
+        return True
+
+    def _nested(self, cursor: sqlite3.Cursor, job: Job) -> None:
+        cursor.execute("SAVEPOINT job")
+        try:
+            job.result, job.error = job.work(cursor), None
+        except sqlite3.Error:
+            raise
+        except Exception as error:  # noqa: BLE001 - it goes to the caller
+            job.error = error
+            cursor.execute("ROLLBACK TO job")
+        cursor.execute("RELEASE job")
+
+    def _alone(self, cursor: sqlite3.Cursor, job: Job) -> None:
+        try:
+            self._begin(cursor)
+            job.result, job.error = job.work(cursor), None
+            cursor.execute("COMMIT")
+        except Exception as error:  # noqa: BLE001 - it goes to the caller
+            roll_back(cursor.connection)
+            job.error = explain(self._path, error)
+
+    def _begin(self, cursor: sqlite3.Cursor) -> None:
+        patiently(lambda: cursor.execute("BEGIN IMMEDIATE"), self._path)
+
+
+class OneByOne:
+    """Does jobs that only read, each for itself.
+
+    Args:
+        path: of the file, for messages.
+    """
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __call__(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
+        """Do the work of `jobs` and fill in their results and errors."""
+        cursor = connection.cursor()
+        for job in jobs:
+            self._read(cursor, job)
+
+    def _read(self, cursor: sqlite3.Cursor, job: Job) -> None:
+        try:
+            job.result = patiently(lambda: job.work(cursor), self._path)
+        except Exception as error:  # noqa: BLE001 - it goes to the caller
+            job.error = explain(self._path, error)

@@ -1,0 +1,209 @@
+"""Values of the wrong JSON type, put right where the schema leaves one reading."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, cast
+
+from glassloop.core.encoding import dumps, loads
+from glassloop.tools.parsing import Unreadable, read_object
+
+Types = frozenset[str] | None
+"""JSON types that a schema allows; None where it allows any."""
+
+_MOST_REFERENCES = 32  # a longer chain of `$ref` is a circle
+_INTEGER = re.compile(r"\s*([+-]?\d{1,1000})(?:\.0+)?\s*")
+_NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?\s*")
+_BOOLEANS = {"true": True, "false": False}
+_NULLS = ("null", "none")
+
+
+def repair(arguments: Mapping[str, Any], schema: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
+    """A copy of `arguments` with wrong types put right where that takes no guessing.
+
+    A text that holds the JSON of an array, object, number, boolean or null becomes that where no text is allowed, and
+    stays text where one is. An array, object, number or boolean becomes its JSON text where only a text is allowed.
+    Null for something that need not be given and may not be null is left out, so that its default applies.
+
+    Args:
+        arguments: as the model sent them.
+        schema: of the whole arguments; the root of its references.
+        only: the arguments to look at: those that validation refused.
+    """
+    properties: Mapping[str, Any] = schema.get("properties", {})
+    required: Collection[str] = schema.get("required", ())
+    repaired: dict[str, Any] = {}
+    for name, value in arguments.items():
+        if name not in only or name not in properties:
+            repaired[name] = value
+        elif not _may_be_dropped(value, name, properties[name], required, schema):
+            repaired[name] = _value(value, properties[name], schema)
+    return repaired
+
+
+def resolve(schema: Any, root: Mapping[str, Any]) -> Any:
+    """`schema`, or what its `$ref` into `root` (`#/...`, RFC 6901) points to; `{}` for any other reference."""
+    for _ in range(_MOST_REFERENCES):
+        if not isinstance(schema, Mapping) or "$ref" not in schema:
+            return cast("Any", schema)
+        schema = _pointed_to(str(cast("Mapping[str, Any]", schema)["$ref"]), root)
+    return {}
+
+
+def branches_for(schema: Any, kind: str, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The alternatives of a schema that may describe a value of JSON type `kind`, references resolved."""
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping) or not _allows(allowed_types(schema, root), kind):
+        return []
+    schema = cast("Mapping[str, Any]", schema)
+    inner = [one for key in ("anyOf", "oneOf", "allOf") for one in schema.get(key, ())]
+    if not inner or "properties" in schema or "items" in schema:
+        return [schema]
+    return [branch for one in inner for branch in branches_for(one, kind, root)]
+
+
+def allowed_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Types:
+    """The JSON types that a schema allows; `number` includes `integer`."""
+    schema = resolve(schema, root)
+    if schema is False:
+        return frozenset()
+    if not isinstance(schema, Mapping) or depth > _MOST_REFERENCES:
+        return None
+    schema = cast("Mapping[str, Any]", schema)
+    types = _named_types(schema)
+    for key in ("anyOf", "oneOf"):
+        if key in schema:
+            members = [allowed_types(one, root, depth + 1) for one in schema[key]]
+            united = None if None in members else frozenset[str]().union(*(one for one in members if one is not None))
+            types = _both(types, united)
+    for one in schema.get("allOf", ()):
+        types = _both(types, allowed_types(one, root, depth + 1))
+    return types
+
+
+def type_name(value: Any) -> str:
+    """The JSON type of a plain value."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "boolean"
+        case int():
+            return "integer"
+        case float():
+            return "integer" if value.is_integer() else "number"
+        case str():
+            return "string"
+        case list():
+            return "array"
+        case _:
+            return "object"
+
+
+def _named_types(schema: Mapping[str, Any]) -> Types:
+    types: Types = None
+    if "type" in schema:
+        types = frozenset([schema["type"]] if isinstance(schema["type"], str) else schema["type"])
+    values = [schema["const"]] if "const" in schema else schema.get("enum")
+    return types if values is None else _both(types, frozenset(type_name(value) for value in values))
+
+
+def _both(one: Types, other: Types) -> Types:
+    if one is None or other is None:
+        return other if one is None else one
+    return frozenset(kind for kind in one | other if _allows(one, kind) and _allows(other, kind))
+
+
+def _allows(types: Types, kind: str) -> bool:
+    return types is None or kind in types or (kind == "integer" and "number" in types)
+
+
+def _pointed_to(reference: str, root: Mapping[str, Any]) -> Any:
+    node: Any = root
+    if not reference.startswith("#"):
+        return {}
+    for part in reference.removeprefix("#").split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list):
+            node = (
+                cast("list[Any]", node)[int(name)]
+                if name.isdigit() and int(name) < len(cast("list[Any]", node))
+                else {}
+            )
+        else:
+            node = cast("Mapping[str, Any]", node).get(name, {}) if isinstance(node, Mapping) else {}
+    return node
+
+
+def _may_be_dropped(value: Any, name: str, schema: Any, required: Collection[str], root: Mapping[str, Any]) -> bool:
+    return value is None and name not in required and not _allows(allowed_types(schema, root), "null")
+
+
+def _value(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
+    types = allowed_types(schema, root)
+    if types is not None and not _allows(types, type_name(value)):
+        value = _from_text(value, types) if isinstance(value, str) else _to_text(value, types)
+    if isinstance(value, dict):
+        return _object(cast("dict[str, Any]", value), schema, root)
+    if isinstance(value, list):
+        return _array(cast("list[Any]", value), schema, root)
+    return value
+
+
+def _object(value: dict[str, Any], schema: Any, root: Mapping[str, Any]) -> dict[str, Any]:
+    branches = branches_for(schema, "object", root)
+    if len(branches) != 1:
+        return value
+    branch = branches[0]
+    properties, others = branch.get("properties", {}), branch.get("additionalProperties", True)
+    required = branch.get("required", ())
+    repaired: dict[str, Any] = {}
+    for name, child in value.items():
+        own = properties.get(name, others)
+        if name not in properties or not _may_be_dropped(child, name, own, required, root):
+            repaired[name] = child if isinstance(own, bool) else _value(child, own, root)
+    return repaired
+
+
+def _array(value: list[Any], schema: Any, root: Mapping[str, Any]) -> list[Any]:
+    branches = branches_for(schema, "array", root)
+    if len(branches) != 1:
+        return value
+    first, others = branches[0].get("prefixItems", []), branches[0].get("items", True)
+    if not isinstance(others, Mapping):
+        others = True
+    return [_value(child, first[n] if n < len(first) else others, root) for n, child in enumerate(value)]
+
+
+def _to_text(value: Any, types: frozenset[str]) -> Any:
+    return dumps(value).decode() if "string" in types and value is not None else value
+
+
+def _from_text(text: str, types: frozenset[str]) -> Any:
+    word = text.strip().lower()
+    if "boolean" in types and word in _BOOLEANS:
+        return _BOOLEANS[word]
+    if "null" in types and word in _NULLS:
+        return None
+    if _allows(types, "integer") and (number := _INTEGER.fullmatch(text)):
+        return int(number[1])
+    if "number" in types and _NUMBER.fullmatch(text):
+        return float(text)
+    if "object" in types or "array" in types:
+        value = _container(text)
+        if value is not None and type_name(value) in types:
+            return value
+    return text
+
+
+def _container(text: str) -> Any:
+    """The array or object that `text` holds, whose own faults of syntax are repaired as those of arguments are."""
+    try:
+        return loads(text)
+    except ValueError:
+        pass
+    try:
+        return read_object(f'{{"it": {text}}}')[0]["it"]
+    except Unreadable:
+        return None

@@ -1,0 +1,229 @@
+"""From a signature and its docstring: the JSON Schema for the model, and the validator for what the model sends."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import typing_extensions
+from pydantic import ConfigDict, PydanticUserError, TypeAdapter
+from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
+from pydantic.fields import FieldInfo
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+from pydantic_core import core_schema, to_jsonable_python
+
+from glassloop.core.errors import ToolDefinitionError
+from glassloop.tools.lean import Schema, lean
+from glassloop.tools.signature import REQUIRED, Callee, Parameter, ParameterKind
+
+ValidateJson = Callable[[str | bytes], dict[str, Any]]
+"""From the JSON of the arguments to the function's keyword arguments; raises `pydantic_core.ValidationError`."""
+
+_CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, val_json_bytes="base64", ser_json_bytes="base64")
+_TITLED_DESCRIPTION = "documentation"  # attribute of typing_extensions.Doc (PEP 727)
+
+
+@dataclass(frozen=True, slots=True)
+class Arguments:
+    """The arguments of a function tool.
+
+    Args:
+        schema: lean JSON Schema, an object.
+        validate_json: strict about names, lax about unambiguous spellings ("5" for an integer).
+    """
+
+    schema: Schema
+    validate_json: ValidateJson
+
+
+def arguments_of(callee: Callee, descriptions: Mapping[str, str]) -> Arguments:
+    """Build schema and validator for a callable.
+
+    Args:
+        callee: looked into; its context parameters are left out.
+        descriptions: of parameters, from the docstring; those in `Annotated` or `Field` win.
+
+    Raises:
+        ToolDefinitionError: a parameter's type has no JSON form; names function and parameter.
+    """
+    asked = [parameter for parameter in callee.parameters if not parameter.is_context]
+    fields = {one.name: _field(one, descriptions.get(one.name)) for one in asked}
+    try:
+        adapter = _adapter(fields)
+        generated = adapter.json_schema(schema_generator=_Generator)
+    except _BAD_TYPE as error:
+        raise _explained(callee, asked, fields, error) from error
+    schema = lean(generated)
+    properties = {**schema.get("properties", {})}
+    for one in asked:
+        if one.name in properties:
+            properties[one.name] = _with_default(properties[one.name], one.default)
+    rest = {key: value for key, value in schema.items() if key not in ("type", "properties")}
+    return Arguments({"type": "object", "properties": properties, **rest}, adapter.validator.validate_json)
+
+
+_BAD_TYPE = (PydanticUserError, PydanticSchemaGenerationError, NameError, TypeError, ValueError, AttributeError)
+
+
+def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
+    """A TypedDict takes any name as a key, where a model has names of its own (`schema`, `copy`, `model_x`, `_x`)."""
+    arguments: Any = typing_extensions.TypedDict("Arguments", dict(fields))  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues] - made of data
+    arguments.__pydantic_config__ = _CONFIG
+    return TypeAdapter[Any](arguments)
+
+
+def _field(parameter: Parameter, description: str | None) -> Any:
+    annotation = _current(parameter.annotation)
+    match parameter.kind:
+        case ParameterKind.VAR_POSITIONAL:
+            annotation = _unpacked(annotation) or list[annotation]
+        case ParameterKind.VAR_KEYWORD:
+            annotation = _unpacked(annotation) or dict[str, annotation]
+        case _:
+            annotation = _described(annotation, description)
+            if isinstance(parameter.default, FieldInfo):
+                annotation = Annotated[annotation, parameter.default]
+            return annotation if _is_required(parameter) else typing_extensions.NotRequired[annotation]
+    return typing_extensions.NotRequired[_described(annotation, description)]
+
+
+def _is_required(parameter: Parameter) -> bool:
+    if isinstance(parameter.default, FieldInfo):
+        return parameter.default.is_required()
+    if parameter.default is not REQUIRED:
+        return False
+    infos = (item for item in getattr(parameter.annotation, "__metadata__", ()) if isinstance(item, FieldInfo))
+    return all(info.is_required() for info in infos)
+
+
+def _described(annotation: Any, description: str | None) -> Any:
+    """The annotation with the docstring's description innermost, where any explicit one overrides it."""
+    metadata: tuple[Any, ...] = ()
+    if get_origin(annotation) is Annotated:
+        annotation, *rest = get_args(annotation)
+        metadata = tuple(_as_field(item) for item in rest)
+    if description:
+        metadata = (_description(description), *metadata)
+    return Annotated[(annotation, *metadata)] if metadata else annotation
+
+
+def _as_field(item: Any) -> Any:
+    """A bare text, or `Doc` (PEP 727), in `Annotated` is a description."""
+    text = item if isinstance(item, str) else getattr(item, _TITLED_DESCRIPTION, None)
+    return _description(text) if isinstance(text, str) else item
+
+
+def _description(text: str) -> FieldInfo:
+    return FieldInfo(description=text)
+
+
+def _unpacked(annotation: Any) -> Any:
+    """What `*args: *tuple[int, str]` and `**options: Unpack[Options]` hold (PEP 646, PEP 692)."""
+    if get_origin(annotation) in (typing.Unpack, typing_extensions.Unpack):
+        return get_args(annotation)[0]
+    return annotation if getattr(annotation, "__unpacked__", False) else None
+
+
+def _current(annotation: Any) -> Any:
+    """`typing.TypedDict` as pydantic wants it before Python 3.12, also inside lists, unions and the like."""
+    if sys.version_info >= (3, 12):
+        return annotation
+    if type(annotation).__name__ == "_TypedDictMeta" and type(annotation).__module__ == "typing":
+        hints = {name: _current(hint) for name, hint in get_type_hints(annotation, include_extras=True).items()}
+        wrapped = {name: _presence(annotation, name, hint) for name, hint in hints.items()}
+        again: Any = typing_extensions.TypedDict(annotation.__name__, wrapped)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues] - made of data
+        again.__doc__ = annotation.__doc__
+        return again
+    origin, members = get_origin(annotation), get_args(annotation)
+    if origin is None or origin is Literal or not members:
+        return annotation
+    if origin is Annotated:
+        return Annotated[(_current(members[0]), *members[1:])]
+    current = tuple(_current(member) for member in members)
+    if all(new is old for new, old in zip(current, members, strict=True)):
+        return annotation
+    if isinstance(annotation, types.UnionType):
+        return functools.reduce(lambda one, other: one | other, current)
+    return origin[current] if isinstance(annotation, types.GenericAlias) else annotation.copy_with(current)
+
+
+def _presence(typed_dict: Any, name: str, hint: Any) -> Any:
+    while get_origin(hint) in (typing.Required, typing.NotRequired):
+        hint = get_args(hint)[0]
+    return hint if name in typed_dict.__required_keys__ else typing_extensions.NotRequired[hint]
+
+
+def _with_default(schema: Schema, default: Any) -> Schema:
+    if default is None:
+        return _without_null(schema)
+    if default is REQUIRED or isinstance(default, FieldInfo):
+        return schema
+    try:
+        plain = float(default) if isinstance(default, Decimal) else to_jsonable_python(default, inf_nan_mode="strings")
+        return {**schema, "default": plain}
+    except ValueError:
+        return schema  # a default of your own kind needs no place in the schema: leaving the argument out gives it
+
+
+def _without_null(schema: Schema) -> Schema:
+    """A parameter that is None unless given: leaving it out says the same as null, in fewer words. Null is accepted."""
+    branches = schema.get("anyOf", [])
+    real = [branch for branch in branches if branch != {"type": "null"}]
+    if len(real) == len(branches):
+        return schema
+    rest = {key: value for key, value in schema.items() if key != "anyOf"}
+    return {**real[0], **rest} if len(real) == 1 else {**rest, "anyOf": real}
+
+
+def _explained(
+    callee: Callee, asked: list[Parameter], fields: Mapping[str, Any], error: Exception
+) -> ToolDefinitionError:
+    """The error that names the first parameter that fails by itself."""
+    for parameter in asked:
+        try:
+            _adapter({parameter.name: fields[parameter.name]}).json_schema(schema_generator=_Generator)
+        except _BAD_TYPE as own:
+            return ToolDefinitionError(
+                f"{callee.origin}, parameter {parameter.name!r}: a model cannot be asked for a value of type "
+                f"{_spelled(parameter.annotation)} ({_reason(own)}). Use a type with a JSON form: a plain type, "
+                "pydantic model, dataclass or TypedDict; or bind the argument with functools.partial."
+            )
+    return ToolDefinitionError(f"{callee.origin} cannot be a tool: {_reason(error)}.")
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, PydanticSchemaGenerationError | PydanticInvalidForJsonSchema):
+        return "it has no JSON form"
+    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+
+
+def _spelled(annotation: Any) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+
+
+class _Generator(GenerateJsonSchema):
+    """Pydantic's generator, without titles made of field names and with the short form of decimals and bytes."""
+
+    ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own attribute
+
+    def field_title_should_be_set(self, schema: Any) -> bool:
+        return False
+
+    def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
+        return value
+
+    def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+        """A number; the text that pydantic also accepts is accepted without being offered."""
+        generated = super().decimal_schema(schema)
+        return generated["anyOf"][0] if "anyOf" in generated else generated
+
+    def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
+        generated = super().bytes_schema(schema)
+        encoded = generated.pop("format", None) == "base64url"
+        return {**generated, "contentEncoding": "base64"} if encoded else generated

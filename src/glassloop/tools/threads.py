@@ -1,0 +1,192 @@
+"""Threads of our own for sync tools: daemons, so that a hung tool never holds up an exit or anybody else's tool."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Callable
+from contextvars import copy_context
+from queue import Empty, SimpleQueue
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+MOST_THREADS = 64
+IDLE_SECONDS = 30.0
+_MOST_LOST = 4 * MOST_THREADS
+
+
+class _Job:
+    __slots__ = ("abandoned", "context", "future", "loop", "lost", "running", "work")
+
+    def __init__(self, work: Callable[[], Any]) -> None:
+        self.work = work
+        self.context = copy_context()
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.running = False
+        self.abandoned = False
+        self.lost = False
+
+
+class Threads:
+    """A pool that serves any number of event loops: each job carries the loop that waits for it.
+
+    A thread whose caller was cancelled is lost: nobody waits for it, its late result is dropped, another may take its
+    place, and it ends when its function does. Idle threads end by themselves.
+
+    Args:
+        most: threads at work at once, the lost ones not counted; further jobs wait for their turn.
+        idle_seconds: how long a thread waits for its next job.
+    """
+
+    def __init__(self, most: int = MOST_THREADS, idle_seconds: float = IDLE_SECONDS) -> None:
+        self._most = most
+        self._idle_seconds = idle_seconds
+        self._jobs: SimpleQueue[_Job] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._alive = 0  # threads, the lost ones not counted
+        self._free = 0  # threads that wait, with no job meant for them
+        self._backlog = 0  # jobs that no thread is meant for yet
+        self._lost = 0
+
+    async def run(self, function: Callable[[], T]) -> T:
+        """Call `function` in a thread, with a copy of the caller's context variables.
+
+        Raises:
+            asyncio.CancelledError: the caller was cancelled; a job that has not begun never will.
+        """
+        job = _Job(function)
+        self._submit(job)
+        try:
+            return await job.future
+        except asyncio.CancelledError:
+            self._abandon(job)
+            raise
+
+    def _submit(self, job: _Job) -> None:
+        with self._lock:
+            hire = False
+            if self._free:
+                self._free -= 1
+            elif self._alive < self._most:
+                self._alive += 1
+                hire = True
+            else:
+                self._backlog += 1
+        self._jobs.put(job)
+        if hire:
+            self._hire()
+
+    def _hire(self) -> None:
+        threading.Thread(target=self._serve, name="glassloop-tool", daemon=True).start()
+
+    def _abandon(self, job: _Job) -> None:
+        with self._lock:
+            job.abandoned = True
+            if not job.running or self._lost >= _MOST_LOST:
+                return
+            job.lost = True
+            self._lost += 1
+            hire = self._backlog > 0
+            if hire:
+                self._backlog -= 1
+            else:
+                self._alive -= 1
+        if hire:
+            self._hire()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                job = self._jobs.get(timeout=self._idle_seconds)
+            except Empty:
+                if self._may_leave():
+                    return
+                continue
+            begun = self._begin(job)
+            result, failure = _outcome(job) if begun else (None, None)
+            if self._end(job):
+                return
+            if begun:
+                _deliver(job, result, failure)  # last, so that the loop that wakes up finds this thread out of its way
+            del job, result, failure  # a waiting thread must not keep the last result alive
+
+    def _begin(self, job: _Job) -> bool:
+        with self._lock:
+            job.running = not job.abandoned
+            return job.running
+
+    def _end(self, job: _Job) -> bool:
+        """Note that this thread has done its job; True if it is lost and must end."""
+        with self._lock:
+            if job.lost:
+                self._lost -= 1
+                return True
+            job.running = False
+            if self._backlog:
+                self._backlog -= 1
+            else:
+                self._free += 1
+            return False
+
+    def _may_leave(self) -> bool:
+        """Not while a job is meant for this thread: every job put is either backlog or has a thread that waits."""
+        with self._lock:
+            if not self._free:
+                return False
+            self._free -= 1
+            self._alive -= 1
+            return True
+
+
+def _outcome(job: _Job) -> tuple[Any, BaseException | None]:
+    try:
+        return job.context.run(job.work), None
+    except StopIteration as error:  # no future can carry it
+        failure = RuntimeError("the function raised StopIteration")
+        failure.__cause__ = error
+        return None, failure
+    except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
+        return None, error
+
+
+def _deliver(job: _Job, result: Any, failure: BaseException | None) -> None:
+    try:
+        job.loop.call_soon_threadsafe(_settle, job.future, result, failure)
+    except RuntimeError:
+        return  # the loop is closed: nobody waits any more
+
+
+def _settle(future: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
+    if future.done():
+        return
+    if failure is not None:
+        future.set_exception(failure)
+    else:
+        future.set_result(result)
+
+
+_threads = Threads()
+
+
+def _start_afresh() -> None:
+    global _threads
+    _threads = Threads()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_afresh)  # threads do not survive a fork
+
+
+async def run_in_thread(function: Callable[[], T]) -> T:
+    """Call `function` in a daemon thread and wait for it; the loop is never blocked.
+
+    The threads are shared by the whole process: jobs of all event loops, up to 64 at once. They hold nothing of a
+    loop, and a forked child starts with none.
+
+    Raises:
+        asyncio.CancelledError: the caller was cancelled; the thread is left to itself and a late result is dropped.
+    """
+    return await _threads.run(function)

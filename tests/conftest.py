@@ -1,0 +1,54 @@
+"""What every test stands on: an environment of its own, and an event loop that nobody blocks."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from blockbuster import BlockBuster
+
+import glassloop
+
+_OUTSIDE = re.compile(
+    r"(?i)^(MODEL|MODEL_.+|STORE|GLASSLOOP_.+|.+_API_KEY|.+_AUTH_TOKEN|.+_BASE_URL|(https?|all|no)_proxy)$"
+)
+"""Variables that would make a test talk to the developer's own models, stores or proxies."""
+
+ROOT = Path(__file__).parents[1]
+
+
+def pytest_configure() -> None:
+    for name in filter(_OUTSIDE.match, list(os.environ)):
+        del os.environ[name]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def event_loop_guard() -> Iterator[BlockBuster]:
+    """Make a blocking call that Glassloop's code makes on an event loop an error.
+
+    The test doubles may block: their callers wait for a server's thread on purpose.
+    """
+    guard = BlockBuster(scanned_modules=[glassloop], excluded_modules=["glassloop.testing"])
+    for harmless in ("os.path.abspath", "os.getcwd"):  # they ask the kernel, never a disk
+        guard.functions.pop(harmless)
+    guard.activate()
+    yield guard
+    guard.deactivate()
+
+
+@pytest.fixture(scope="session")
+def root() -> Path:
+    """The root of the repository."""
+    return ROOT
+
+
+@pytest.fixture
+def clean_environment(tmp_path: Path) -> dict[str, str]:
+    """The environment of a process that a test starts: no keys, no proxies, an empty home, this interpreter first."""
+    kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "SSL_CERT_FILE") if name in os.environ}
+    kept["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', os.defpath)}"
+    return {**kept, "HOME": str(tmp_path), "LANG": "C.UTF-8", "PYTHONUTF8": "1"}

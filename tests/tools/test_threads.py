@@ -1,0 +1,165 @@
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from collections.abc import Callable
+from contextvars import ContextVar
+
+import pytest
+
+from glassloop.tools.threads import Threads, run_in_thread
+
+WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
+
+
+def worker_threads() -> int:
+    return sum(thread.name == "glassloop-tool" for thread in threading.enumerate())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(5):
+        while not condition():
+            await asyncio.sleep(0.005)
+
+
+async def test_it_runs_elsewhere_on_a_daemon_with_the_callers_context_variables() -> None:
+    WHO.set("me")
+    name, daemon, who = await run_in_thread(
+        lambda: (threading.current_thread().ident, threading.current_thread().daemon, WHO.get())
+    )
+    assert name != threading.get_ident()
+    assert daemon
+    assert who == "me"
+
+
+async def test_blocking_jobs_overlap_and_the_loop_goes_on() -> None:
+    gaps: list[float] = []
+
+    async def heartbeat() -> None:
+        while True:
+            began = time.perf_counter()
+            await asyncio.sleep(0.005)
+            gaps.append(time.perf_counter() - began)
+
+    beating = asyncio.create_task(heartbeat())
+    began = time.perf_counter()
+    await asyncio.gather(*(run_in_thread(lambda: time.sleep(0.1)) for _ in range(8)))
+    took = time.perf_counter() - began
+    beating.cancel()
+    assert took < 0.2  # one after the other they would take 0.8
+    assert max(gaps) < 0.09
+
+
+async def test_exceptions_come_back() -> None:
+    with pytest.raises(ZeroDivisionError):
+        await run_in_thread(lambda: 1 // 0)
+
+
+async def test_stop_iteration_cannot_pass_through_a_future_and_is_told_all_the_same() -> None:
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        await run_in_thread(lambda: next(iter(())))
+
+
+async def test_a_cancelled_caller_does_not_wait_and_the_late_result_is_dropped() -> None:
+    threads, go = Threads(most=1), threading.Event()
+    begun = threading.Event()
+
+    def stubborn() -> str:
+        begun.set()
+        go.wait(10)
+        return "late"
+
+    task = asyncio.create_task(threads.run(stubborn))
+    await until(begun.is_set)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    # its thread still hangs, and yet another job gets one
+    assert await threads.run(lambda: "next") == "next"
+    go.set()
+
+
+async def test_a_job_that_is_cancelled_before_its_turn_never_runs() -> None:
+    threads, go = Threads(most=1), threading.Event()
+    ran: list[str] = []
+    first = asyncio.create_task(threads.run(lambda: go.wait(10)))
+    second = asyncio.create_task(threads.run(lambda: ran.append("second")))
+    third = asyncio.create_task(threads.run(lambda: ran.append("third")))
+    await asyncio.sleep(0)
+    second.cancel()
+    await asyncio.sleep(0)
+    go.set()
+    await asyncio.gather(first, third)
+    assert ran == ["third"]
+
+
+async def test_jobs_beyond_the_most_wait_for_their_turn() -> None:
+    threads = Threads(most=2)
+    at_once, lock, most = 0, threading.Lock(), 0
+
+    def job() -> None:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        time.sleep(0.01)
+        with lock:
+            at_once -= 1
+
+    await asyncio.gather(*(threads.run(job) for _ in range(20)))
+    assert most == 2
+
+
+async def test_a_waiting_job_gets_the_place_of_a_lost_thread() -> None:
+    threads, go, begun = Threads(most=1), threading.Event(), threading.Event()
+    lost = asyncio.create_task(threads.run(lambda: (begun.set(), go.wait(10))))
+    await until(begun.is_set)
+    waiting = asyncio.create_task(threads.run(lambda: "served"))
+    await asyncio.sleep(0)
+    lost.cancel()
+    assert await asyncio.wait_for(waiting, 5) == "served"
+    go.set()
+
+
+async def test_idle_threads_end() -> None:
+    before = worker_threads()
+    threads = Threads(idle_seconds=0.02)
+    await asyncio.gather(*(threads.run(lambda: time.sleep(0.01)) for _ in range(4)))
+    await until(lambda: worker_threads() <= before)
+    assert await threads.run(lambda: 1) == 1
+
+
+def test_one_pool_serves_several_loops() -> None:
+    threads = Threads()
+
+    async def twice() -> list[int]:
+        return [await threads.run(lambda: n) for n in range(2)]
+
+    assert [asyncio.run(twice()) for _ in range(3)] == [[0, 1]] * 3
+
+
+def test_a_loop_that_is_gone_hurts_nobody() -> None:
+    threads, go, done = Threads(), threading.Event(), threading.Event()
+
+    def slow() -> None:
+        go.wait(10)
+        done.set()
+
+    async def leave() -> None:
+        task = asyncio.create_task(threads.run(slow))
+        await asyncio.sleep(0.01)
+        task.cancel()
+
+    asyncio.run(leave())
+    go.set()
+    assert done.wait(5)
+
+
+def test_a_forked_child_has_threads_of_its_own() -> None:
+    asyncio.run(run_in_thread(lambda: None))
+    child = os.fork()
+    if child == 0:
+        os._exit(asyncio.run(asyncio.wait_for(run_in_thread(lambda: 7), 5)))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
