@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from blockbuster import BlockBuster
+from pydantic import TypeAdapter
 
 import glassloop
 
@@ -35,6 +36,7 @@ def event_loop_guard() -> Iterator[BlockBuster]:
     guard = BlockBuster(scanned_modules=[glassloop], excluded_modules=["glassloop.testing"])
     for harmless in ("os.path.abspath", "os.getcwd"):  # they ask the kernel, never a disk
         guard.functions.pop(harmless)
+    TypeAdapter(int)  # looks for plugins on the disk, once in the life of a process
     guard.activate()
     yield guard
     guard.deactivate()

@@ -8,6 +8,7 @@ import contextlib
 import inspect
 import io
 import json
+import os
 import re
 import subprocess
 import sys
@@ -30,7 +31,10 @@ def run_python(code: str, place: str, line: int, module: types.ModuleType, runne
 
 def run_shell(code: str) -> str:
     """Run `code` with bash, stopping at the first command that fails; return what it printed."""
-    done = subprocess.run(["bash", "-euo", "pipefail", "-c", code], stdout=subprocess.PIPE, text=True, check=False)
+    own_model = re.search(r"\bexamples[./]", code)
+    environment = {name: value for name, value in os.environ.items() if not (own_model and name.startswith("MODEL"))}
+    command = ["bash", "-euo", "pipefail", "-c", code]
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{done.stdout}exit code {done.returncode}")
     return done.stdout

@@ -229,7 +229,7 @@ def test_a_working_agent_stays_light() -> None:
 
 
 def test_every_file_says_what_it_is() -> None:
-    texts = {path.relative_to(ROOT): path.read_text("utf-8") for path in HOUSE}
+    texts = {path.relative_to(ROOT): path.read_text("utf-8") for path in FILES}
     assert [
         str(place) for place, text in texts.items() if text.strip() and not ast.get_docstring(ast.parse(text))
     ] == []

@@ -3,8 +3,11 @@
 `python` blocks of a file share one namespace and may use `await` at the top level; with `title="name.py"` the block is
 also written to that file. `sh` blocks, and the `$` lines of `console` blocks, run with bash in the same empty folder,
 where `python` is this interpreter and the examples can be imported; `make` lines are only looked up in the Makefile. A
-`text output` block must be what the block before it printed (`...` stands for anything). MODEL is a stand-in that calls
-each tool on offer once and then answers.
+`text output` block must be what the block before it printed (`...` stands for anything).
+
+MODEL is a stand-in, for every provider and behind both wires; blocks that run an example have the example's own. It
+says what the document's comments of the form `<!-- replies: [...] -->` tell, in order: a JSON string is an answer, an
+object `{"tool": {arguments}}` a call, a list of them several at once. Beyond that it calls each tool, then answers.
 """
 
 from __future__ import annotations
@@ -19,8 +22,12 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+
+from glassloop.models.schema_values import example_of
+from glassloop.testing import Call, Conversation, ModelServer, Reaction
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -99,8 +106,41 @@ def parse_json(code: str, place: str) -> None:
         raise UnknownBlock(f"{place}: not JSON: {error}.") from None
 
 
+class Replies:
+    """The brain of the stand-in: what the document says, then a call of each tool, then an answer."""
+
+    def __init__(self, document: Path) -> None:
+        told = re.findall(r"<!-- replies: (.*?) -->", document.read_text("utf-8"), re.S)
+        self.left: list[Any] = [reply for one in told for reply in json.loads(one)]
+
+    def __call__(self, asked: Conversation) -> Reaction:
+        if self.left:
+            reply = self.left.pop(0)
+            return reply if isinstance(reply, str) else [one for item in as_list(reply) for one in self.calls(item)]
+        wanted = [] if asked.results else [Call(tool.name, example_of(tool.schema)) for tool in asked.tools]
+        return wanted or "All is done."
+
+    def calls(self, item: dict[str, dict[str, Any]]) -> list[Call]:
+        return [Call(tool, arguments) for tool, arguments in item.items()]
+
+
+def as_list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else [value]
+
+
 def run_document(document: Path, folder: Path, environment: dict[str, str], targets: set[str]) -> tuple[int, str]:
     """Run the blocks of `document` in `folder`; return the exit code and all that was printed."""
+    replies = Replies(document)
+    with ModelServer(replies) as server:
+        model = {"MODEL": "openai:stand-in", "MODEL_ENDPOINT": server.url, "MODEL_API_KEY": "stand-in"}
+        code, printed = run_blocks(document, folder, {**environment, **model}, targets)
+    if replies.left and code == 0:
+        return 1, f"{printed}\n{document.name}: the model was not asked for {replies.left}"
+    return code, printed
+
+
+def run_blocks(document: Path, folder: Path, environment: dict[str, str], targets: set[str]) -> tuple[int, str]:
+    """Run the blocks with the model of `environment`."""
     plan = folder.with_suffix(".json")
     plan.write_text(json.dumps([asdict(block) for block in blocks_of(document, targets)]), "utf-8")
     process = subprocess.Popen(
@@ -187,6 +227,54 @@ def write(folder: Path, text: str) -> Path:
     document = folder.with_suffix(".md")
     document.write_text(text, "utf-8")
     return document
+
+
+AGENT = """
+<!-- replies: [[{"get_weather": {"city": "Oslo"}}, {"get_weather": {"city": "Bern"}}], "Bern."] -->
+
+```python
+from glassloop import Agent
+
+
+def get_weather(city: str) -> int:
+    \"\"\"Temperature of a city.\"\"\"
+    return len(city)
+
+
+agent = Agent(tools=[get_weather])
+result = agent.run_sync("Which is warmer?")
+assert (result.output, len(result.tool_executions)) == ("Bern.", 2)
+```
+
+```python
+result = await Agent("anthropic:claude", [get_weather]).run("And now?")
+print(result.output, len(result.tool_executions))
+```
+
+```text output
+All is done. 1
+```
+"""
+
+
+def test_the_runner_has_a_model(folder: Path, clean_environment: dict[str, str]) -> None:
+    code, printed = run_document(write(folder, AGENT), folder, clean_environment, set())
+    assert code == 0, printed
+
+
+def test_a_reply_that_is_not_used_is_a_failure(folder: Path, clean_environment: dict[str, str]) -> None:
+    document = write(folder, '<!-- replies: ["unused"] -->\n```python\nprint("fine")\n```')
+    code, printed = run_document(document, folder, clean_environment, set())
+    assert (code, "unused" in printed) == (1, True)
+
+
+def test_an_example_has_its_own_model(folder: Path, clean_environment: dict[str, str]) -> None:
+    document = write(
+        folder, "```sh\necho example ${MODEL:-none} # examples.mini\n```\n```sh\necho other ${MODEL:-none}\n```"
+    )
+    _, printed = run_document(document, folder, clean_environment, set())
+    assert "example none" in printed
+    assert "other openai:stand-in" in printed
 
 
 def test_the_runner_runs_every_kind_of_block(folder: Path, clean_environment: dict[str, str]) -> None:

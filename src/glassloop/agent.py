@@ -24,7 +24,7 @@ from glassloop.journal.requests import RequestLog
 from glassloop.journal.state import State, fold
 from glassloop.loop import drive
 from glassloop.memory.session import WhenBusy
-from glassloop.middleware.approval import Approval, Approver
+from glassloop.middleware.approval import Approval, Approver, decided
 from glassloop.middleware.call import ToolMiddleware
 from glassloop.middleware.idempotency import Idempotency
 from glassloop.middleware.reasons import Reasons
@@ -175,11 +175,15 @@ class Agent:
                 history=before,
                 subscribers=(subscriber,) if subscriber else (),
             )
-            recorder.record(DriverClaimed(recorder.epoch, _owner()))
-            written = len(state.conversation) if state.finished else None
+            answers = _answers(state, decisions or {})
             if state.finished is not None and state.finished.outcome == "completed":
                 return result_of(state)
-            _go_on(recorder, decisions or {}, options.get("limits"))
+            written = len(state.conversation) if state.finished else None
+            recorder.record(DriverClaimed(recorder.epoch, _owner()))
+            if state.finished is not None or options.get("limits") is not None:
+                recorder.record(RunContinued(options.get("limits")))
+            for answer in answers:
+                recorder.record(answer)
             return await self._drive(recorder, store, options, written)
 
     async def _begin(
@@ -232,7 +236,7 @@ class Agent:
                 first = state.history_length if written is None else written
                 key = state.run_id if written is None else f"{state.run_id}.{state.epoch}"
                 await store.sessions.append(state.identity.session, key, state.conversation[first:])
-        return raise_for(result_of(recorder.state, recorder.values), run.error)
+        return raise_for(result_of(recorder.state, recorder.values), run.error, recorder.state.limits.on_limit)
 
     async def _assemble(self, recorder: Recorder, store: Store, options: RunOptions) -> Run:
         model = self._model(options.get("model"))
@@ -309,16 +313,17 @@ def _bound(layer: ToolMiddleware, approver: Approver | None, store: Store) -> To
             return layer
 
 
-def _go_on(recorder: Recorder, decisions: Mapping[str, Decision | bool], limits: Limits | None) -> None:
-    if recorder.state.finished is not None or limits is not None:
-        recorder.record(RunContinued(limits))
-    known = {asked.approval_id for asked in recorder.state.asked.values()}
-    for approval_id, given in decisions.items():
-        if approval_id not in known:
-            raise ConfigurationError(f"Run {recorder.state.run_id} has no approval {approval_id!r} to decide.")
-        decision = Decision("approve" if given else "deny") if isinstance(given, bool) else given
-        edited = None if decision.arguments is None else dumps(decision.arguments).decode()
-        recorder.record(ApprovalDecided(approval_id, decision.decision, decision.by, decision.reason, edited))
+def _answers(state: State, decisions: Mapping[str, Decision | bool]) -> list[ApprovalDecided]:
+    """What humans decided, as events.
+
+    Raises:
+        ConfigurationError: an approval that the run does not wait for.
+    """
+    waiting = {asked.approval_id for asked in state.asked.values()} - state.decided.keys()
+    for approval_id in decisions:
+        if approval_id not in waiting:
+            raise ConfigurationError(f"Run {state.run_id} has no approval {approval_id!r} that waits for a decision.")
+    return [decided(approval_id, decision) for approval_id, decision in decisions.items()]
 
 
 def _owner() -> str:

@@ -32,8 +32,8 @@ async def drive(run: Run) -> None:
         asyncio.CancelledError: cancelled; the run has its outcome.
         StoreError: the journal failed; the run can be resumed.
     """
-    task = asyncio.current_task()
-    run.cancels = task.cancelling() if task else 0
+    run.task = asyncio.current_task()
+    run.cancels = run.task.cancelling() if run.task else 0
     state, limits = run.recorder.state, run.recorder.state.limits
     seconds = None if limits.seconds is None else limits.seconds - state.active_ms / 1000
     clock = asyncio.timeout(seconds)
@@ -107,7 +107,7 @@ async def _run_calls(run: Run, index: ToolIndex, calls: Sequence[ToolCall]) -> N
     for batch in _batches(index, calls):
         _raise_if_cancelled(run)
         if len(batch) == 1:
-            await _run_call(run, index, batch[0])
+            await _run_call(run, index, batch[0], run.cancels)
             continue
         try:
             async with asyncio.TaskGroup() as group:
@@ -132,10 +132,10 @@ def _batches(index: ToolIndex, calls: Sequence[ToolCall]) -> Iterator[list[ToolC
         yield batch
 
 
-async def _run_call(run: Run, index: ToolIndex, call: ToolCall) -> None:
+async def _run_call(run: Run, index: ToolIndex, call: ToolCall, cancels: int = 0) -> None:
     run.recorder.emit(ToolStarted(call.id, call.name, call.arguments))
     context = run.context.for_call(run.recorder.state.step, call.id, run.progress(call.id))
-    travelling = Call(call, index, context, run.recorder, raw=call.arguments)
+    travelling = Call(call, index, context, run.recorder, call.arguments, cancels)
     began = time.perf_counter()
     try:
         ended = await run.call(travelling)
@@ -149,8 +149,7 @@ async def _run_call(run: Run, index: ToolIndex, call: ToolCall) -> None:
 
 def _raise_if_cancelled(run: Run) -> None:
     """A tool that swallows a cancellation does not save the run from it."""
-    task = asyncio.current_task()
-    if task is not None and task.cancelling() > run.cancels:
+    if run.task is not None and run.task.cancelling() > run.cancels:
         raise asyncio.CancelledError
 
 

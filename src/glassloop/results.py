@@ -8,6 +8,7 @@ from typing import Any
 from glassloop.core.encoding import loads
 from glassloop.core.errors import FatalToolError, LimitReached, ModelError, RunError
 from glassloop.core.events import ToolFinished
+from glassloop.core.limits import OnLimit
 from glassloop.core.result import PendingApproval, RunResult, ToolExecution
 from glassloop.journal.moves import is_held
 from glassloop.journal.state import State
@@ -43,7 +44,7 @@ def result_of(state: State, values: Mapping[str, Any] | None = None) -> RunResul
     )
 
 
-def raise_for(result: RunResult, cause: RunError | None) -> RunResult:
+def raise_for(result: RunResult, cause: RunError | None, on_limit: OnLimit) -> RunResult:
     """The result, or the exception that its outcome is.
 
     Raises:
@@ -59,7 +60,7 @@ def raise_for(result: RunResult, cause: RunError | None) -> RunResult:
         error = FatalToolError(message)
     elif result.outcome == "failed":
         error = ModelError(message, kind=result.error_kind or "protocol")  # pyright: ignore[reportArgumentType] - as recorded
-    elif result.outcome == "limited":
+    elif result.outcome == "limited" and on_limit == "raise":
         error = LimitReached(message, limit=result.limit or "")
     if error is None:
         return result

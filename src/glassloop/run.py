@@ -39,7 +39,8 @@ class Run:
         settings: how to sample.
         prices: what a reply costs.
         error: the exception behind an outcome `failed`.
-        cancels: cancellations of the task that are not this run's.
+        task: the task that drives it.
+        cancels: cancellations of that task that are not this run's.
     """
 
     recorder: Recorder
@@ -53,6 +54,7 @@ class Run:
     settings: ModelSettings
     prices: Prices
     error: RunError | None = None
+    task: asyncio.Task[Any] | None = None
     cancels: int = 0
 
     def progress(self, call_id: str) -> Callable[[Any], None] | None:

@@ -13,8 +13,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from child import NotApplicable
-from glassloop.models.anthropic import Anthropic
-from glassloop.models.openai_chat import OpenAIChat, from_openai
 
 import glassloop
 from glassloop import Agent, LimitReached, Limits, ModelError, ModelSettings, RunContext, Tool, tool
@@ -23,7 +21,9 @@ from glassloop.core.events import RunFinished, TextDelta, ToolFinished, ToolStar
 from glassloop.core.messages import Message
 from glassloop.core.result import Decision, RunResult
 from glassloop.core.usage import Usage
+from glassloop.models.anthropic import Anthropic
 from glassloop.models.model import Model
+from glassloop.models.openai_chat import OpenAIChat, from_openai
 from glassloop.stream import RunStream
 
 ToolError = glassloop.ToolError

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from glassloop.models.anthropic import Anthropic
 from judge.replies import Item, text_answer
 from judge.server import Run, Server
 from judge.shape import mapping, sequence
@@ -29,9 +28,11 @@ from glassloop import Agent, FatalToolError, Media, RunContext, Tool, ToolDefini
 from glassloop.core.events import ToolFinished
 from glassloop.core.messages import Message, Reply, Thinking, ToolResult, UserMessage
 from glassloop.core.result import Decision, RunResult
+from glassloop.core.usage import Usage
+from glassloop.models.anthropic import Anthropic
 from glassloop.models.openai_chat import OpenAIChat
 from glassloop.stores import open_store
-from glassloop.testing import Answer, Conversation, ModelServer, Received, call
+from glassloop.testing import Answer, Conversation, ModelServer, Received, ask, call, say
 
 
 def chat(server: ModelServer | Run) -> OpenAIChat:
@@ -213,11 +214,13 @@ def _wire_names_of_another_process() -> list[str]:
 async def test_D21_images_are_bounded_on_the_wire_and_stored_once(tmp_path: Path) -> None:
     png = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8192
 
-    def screenshot() -> Media:
+    def screenshot(page: int) -> Media:
         """Take a screenshot."""
         return Media.of(png, "image/png", "screen.png")
 
-    script = [*([call("screenshot")] * 10), "ten of them", "you are welcome"]
+    usage = Usage(1000, 10)
+    shots = [ask(call("screenshot", page=page), usage=usage) for page in range(10)]
+    script = [*shots, say("ten of them", usage=usage), say("you are welcome", usage=usage)]
     async with ModelServer(script=script) as server:
         agent, store = Agent(chat(server), [screenshot]), open_store(f"sqlite:///{tmp_path}/runs.db")
         taken = await agent.run("take ten", session="s", store=store)
@@ -242,6 +245,10 @@ def _texts(value: Any) -> list[str]:
     return [value] if isinstance(value, str) else [text for part in parts for text in _texts(part)]
 
 
+def total(**numbers: int) -> int:
+    return sum(numbers.values())
+
+
 async def test_D25_a_schema_is_never_changed_by_those_who_send_it() -> None:
     schema: dict[str, Any] = {
         "type": "object",
@@ -251,7 +258,7 @@ async def test_D25_a_schema_is_never_changed_by_those_who_send_it() -> None:
         "$defs": {"N": {"type": "integer", "title": "N"}},
     }
     before = copy.deepcopy(schema)
-    one = Tool.from_schema("add", "Add two numbers.", schema, lambda a, b=0: a + b)
+    one = Tool.from_schema("add", "Add two numbers.", schema, total)
     seen: list[tuple[str, Any]] = []
     for wires in (("openai", "anthropic"), ("anthropic", "openai")):
         for wire in wires:

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import codecs
+import io
 import json
+import os
+import select
 import subprocess
+import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+from glassloop.cli.main import main
+from glassloop.testing import ModelServer
 
 AGENT = '''
 """An agent for tests."""
@@ -72,6 +81,56 @@ class Ended:
         return json.loads(self.out)
 
 
+class Inside:
+    """Runs command lines in this process, where only words are looked at: much faster.
+
+    Args:
+        capture: what is printed.
+    """
+
+    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+        self.capture = capture
+
+    def __call__(self, *arguments: str) -> Ended:
+        """Run one to its end."""
+        self.capture.readouterr()
+        code = main(arguments)
+        out, err = self.capture.readouterr()
+        assert "Traceback" not in out + err
+        return Ended(code, out, err)
+
+
+class Terminal:
+    """A process at a terminal: what a person types, and what they wait to see."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.seen = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+
+    def type(self, text: str) -> None:
+        """Press keys; `\x03` is Ctrl-C, `\x04` Ctrl-D."""
+        assert self.process.stdin is not None
+        self.process.stdin.write(text.encode())
+        self.process.stdin.flush()
+
+    def expect(self, text: str, seconds: float = 20.0) -> str:
+        """Wait until `text` is on the screen; return what came up to it. Each piece is seen once."""
+        assert self.process.stdout is not None
+        end = time.monotonic() + seconds
+        while text not in self.seen:
+            ready, _, _ = select.select([self.process.stdout], [], [], max(0.0, end - time.monotonic()))
+            data = os.read(self.process.stdout.fileno(), 65536) if ready else b""
+            assert data, f"{text!r} did not come; the screen shows {self.seen!r}"
+            self.seen += self._decoder.decode(data).replace("\r\n", "\n")
+        before, found, self.seen = self.seen.partition(text)
+        return before + found
+
+    def code(self) -> int:
+        """Wait for the end and return the exit code."""
+        return self.process.wait(timeout=20)
+
+
 class Cli:
     """Starts `glassloop` in a folder.
 
@@ -83,7 +142,7 @@ class Cli:
     def __init__(self, folder: Path, environment: dict[str, str]) -> None:
         self.folder = folder
         self.environment = environment
-        self.processes: list[subprocess.Popen[str]] = []
+        self.processes: list[subprocess.Popen[Any]] = []
 
     def start(self, *arguments: str, stdin: int = subprocess.PIPE, **variables: str) -> subprocess.Popen[str]:
         """Start it and go on."""
@@ -110,6 +169,24 @@ class Cli:
         assert "Traceback" not in out + err
         return Ended(process.returncode, out, err)
 
+    def terminal(self, *arguments: str, **variables: str) -> Terminal:
+        """Start it at a terminal of its own."""
+        code = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))"
+        process = subprocess.Popen(
+            [sys.executable, "-c", code, "glassloop", *arguments],
+            cwd=self.folder,
+            env={**self.environment, "TERM": "dumb", **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        self.processes.append(process)
+        return Terminal(process)
+
+    def runs(self, **variables: str) -> list[dict[str, Any]]:
+        """The recorded runs, newest first."""
+        return self("runs", "list", "--json", **variables).json
+
     def write(self, name: str, text: str) -> Path:
         """Write a file into the folder."""
         path = self.folder / name
@@ -135,10 +212,15 @@ def cli(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[Cli]:
 
 
 @pytest.fixture
-def at() -> Callable[[Any], dict[str, str]]:
+def inside(cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inside:
+    """`glassloop` without a process of its own, in the same folder."""
+    monkeypatch.chdir(cli.folder)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    return Inside(capsys)
+
+
+@pytest.fixture
+def at() -> Callable[[ModelServer], dict[str, str]]:
     """The variables that send a model to a server of ours: `cli("run", ..., **at(server))`."""
-
-    def variables(server: Any) -> dict[str, str]:
-        return {"MODEL": "openai:test", "MODEL_ENDPOINT": server.url, "MODEL_API_KEY": "k"}
-
-    return variables
+    return lambda server: {"MODEL": "openai:test", "MODEL_ENDPOINT": server.url, "MODEL_API_KEY": "k"}

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -40,12 +41,8 @@ def test_what_was_cut_off_is_never_closed(value: dict[str, Any], kept: int) -> N
 
 @given(st.text(max_size=60))
 def test_any_text_is_an_object_or_unreadable(text: str) -> None:
-    try:
-        read, _ = read_object(text)
-    except Unreadable as error:
-        assert len(str(error)) < 300
-    else:
-        assert isinstance(read, dict)
+    with suppress(Unreadable):
+        assert isinstance(read_object(text)[0], dict)
 
 
 @pytest.mark.parametrize(

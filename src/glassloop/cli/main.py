@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -57,7 +58,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code = typer.main.get_command(app).main(words, prog_name="glassloop", standalone_mode=False)
         sys.stdout.flush()
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of the program: whatever it is, one sentence
-        return report(error, debug="--debug" in words)
+        return report(error, debug="--debug" in words, json="--json" in words)
     return code if isinstance(code, int) else OK
 
 
@@ -66,7 +67,8 @@ def _prepare_streams() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
-            reconfigure(errors="replace")
+            with suppress(OSError):  # an input that was read from already stays as it is
+                reconfigure(errors="replace")
 
 
 def _version(wanted: bool) -> None:

@@ -6,6 +6,7 @@ import os
 import sys
 import traceback
 from contextlib import suppress
+from json import dumps
 from typing import TYPE_CHECKING, Any
 
 from glassloop.cli.printable import printable
@@ -22,8 +23,6 @@ USAGE = 2
 NOT_COMPLETED = 3
 WAITING = 4
 CANCELLED = 130
-READER_GONE = 141
-"""Nobody reads the output any more: 128 + SIGPIPE, as the shell counts it."""
 
 EXIT_CODES: dict[Outcome, int] = {
     "completed": OK,
@@ -59,33 +58,51 @@ class UsageProblem(Problem):
         super().__init__(message, USAGE)
 
 
-def report(error: BaseException, debug: bool) -> int:
-    """Tell the user about an error that ends the program, and return the exit code.
+def report(error: BaseException, *, debug: bool = False, json: bool = False) -> int:
+    """Tell the user about an error that ended a command, and return the exit code.
 
     Args:
         error: what ended it.
         debug: show the traceback too.
+        json: tell standard output too, as `{"error": ..., "exit_code": ...}`.
     """
     if isinstance(error, BrokenPipeError):
         _forget_output()
-        return READER_GONE
-    if debug and not isinstance(error, KeyboardInterrupt):
+        return FAILED
+    if isinstance(error, KeyboardInterrupt):
+        return CANCELLED
+    if type(error).__name__ == "NoArgsIsHelpError":
+        say(str(error))
+        return USAGE
+    if debug:
         traceback.print_exception(error)
+    message, code = _described(error, debug)
+    say(f"Error: {message}")
+    if json:
+        sys.stdout.write(dumps({"error": message, "exit_code": code}) + "\n")
+    return code
+
+
+def _described(error: Any, debug: bool) -> tuple[str, int]:
+    """One sentence and the exit code."""
     match error:
-        case KeyboardInterrupt():
-            return CANCELLED
         case Problem():
-            say(f"Error: {error}")
-            return error.code
+            return str(error), error.code
         case GlassloopError():
-            say(f"Error: {error}")
-            return FAILED
+            return str(error), FAILED
         case _ if callable(getattr(error, "format_message", None)):
-            return _usage(error)
+            return _wrong_usage(error), int(getattr(error, "exit_code", USAGE))
         case _:
             hint = "" if debug else " Run it again with --debug to see where."
-            say(f"Error: {one_line(f'{type(error).__name__}: {error}')}.{hint}")
-            return FAILED
+            return f"{one_line(f'{type(error).__name__}: {error}')}.{hint}", FAILED
+
+
+def _wrong_usage(error: Any) -> str:
+    """What the parser of the command line found wrong (typer's classes for it are private)."""
+    context: Any = getattr(error, "ctx", None)
+    message = str(error.format_message()).replace("Value error, ", "")
+    hint = f" See {context.command_path} --help." if context is not None else ""
+    return f"{one_line(message)}.{hint}"
 
 
 def say(sentence: str) -> None:
@@ -98,18 +115,6 @@ def say(sentence: str) -> None:
 def one_line(text: str) -> str:
     """`text` without line breaks and without the full stop at its end."""
     return " ".join(text.split()).removesuffix(".")
-
-
-def _usage(error: Any) -> int:
-    """An error of the parser of the command line (typer's classes for them are private)."""
-    context: Any = getattr(error, "ctx", None)
-    message = str(error.format_message()).replace("Value error, ", "")
-    if type(error).__name__ == "NoArgsIsHelpError":
-        say(message)
-    else:
-        hint = f" See {context.command_path} --help." if context is not None else ""
-        say(f"Error: {one_line(message)}.{hint}")
-    return int(getattr(error, "exit_code", USAGE))
 
 
 def _forget_output() -> None:

@@ -113,7 +113,7 @@ def _full_id(store: Store, background: Background, given: str) -> str:
     if not given or not found:
         raise _unknown(given, store.url)
     if len(found) > 1:
-        few = ", ".join(found[:_FEW]) + (", ..." if len(found) > _FEW else "")
+        few = ", ".join(found[:_FEW]) + (f" and {len(found) - _FEW} more" if len(found) > _FEW else "")
         raise Problem(f"{len(found)} runs begin with {given!r}: {few}.")
     return found[0]
 

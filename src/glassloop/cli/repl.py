@@ -105,7 +105,7 @@ class Repl:
         except BrokenPipeError:
             raise
         except Exception as error:  # noqa: BLE001 - one question that failed does not end the conversation
-            report(error, self.debug)
+            report(error, debug=self.debug, json=self.json)
         return True
 
     def _command(self, name: str, argument: str = "") -> None:

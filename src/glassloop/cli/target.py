@@ -164,8 +164,8 @@ def _put_first(folder: Path) -> None:
 def _nearest(path: Path) -> str:
     if not path.parent.is_dir():
         return "."
-    near = difflib.get_close_matches(path.name, [item.name for item in path.parent.glob("*.py")], n=1)
-    return f"; did you mean {path.with_name(near[0])}?" if near else "."
+    near = difflib.get_close_matches(path.stem, [item.stem for item in path.parent.glob("*.py")], n=1)
+    return f"; did you mean {path.with_stem(near[0])}?" if near else "."
 
 
 def _pick(module: ModuleType, place: str, name: str | None) -> Agent:

@@ -67,6 +67,8 @@ def watch(background: Background, begin: Begin, show: Show, ask: Ask | None = No
                 _put(news, ask)
         result = future.result()
     except KeyboardInterrupt as error:
+        if sys.stderr.isatty():
+            say("")  # the terminal has written ^C
         _stop(background, run, show)
         raise Interrupted(_result_of(future), leave=isinstance(error, Terminated)) from None
     except BaseException:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 from pydantic_core import from_json, to_json
@@ -56,4 +57,6 @@ def _without_surrogates(value: object) -> Any:
 
 
 def _plain(value: object) -> Any:
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
     return json.loads(to_json(value, inf_nan_mode="null", serialize_unknown=True))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from glassloop.core.encoding import digest
@@ -150,7 +151,7 @@ class Reply:
     dropped_calls: int = 0
     role: Literal["assistant"] = "assistant"
 
-    @property
+    @cached_property
     def text(self) -> str:
         """Visible text, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
@@ -160,7 +161,7 @@ class Reply:
         """Readable thinking, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Thinking))
 
-    @property
+    @cached_property
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in request order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))

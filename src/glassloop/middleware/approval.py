@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from glassloop.core.encoding import canonical, digest, dumps
+from glassloop.core.encoding import canonical, digest, dumps, loads
 from glassloop.core.events import ApprovalAsked, ApprovalDecided
 from glassloop.core.ids import new_id
 from glassloop.core.result import Decision, PendingApproval
@@ -85,10 +85,7 @@ class Approval:
                 answer = await answer if inspect.isawaitable(answer) else answer
         except TimeoutError:
             answer = Decision("deny", reason=f"nobody answered within {self.seconds:g} s")
-        if answer is None or isinstance(answer, bool):
-            answer = Decision("approve" if answer else "deny")
-        edited = None if answer.arguments is None else dumps(answer.arguments).decode()
-        return ApprovalDecided(pending.approval_id, answer.decision, answer.by, answer.reason, edited)
+        return decided(pending.approval_id, answer or False)
 
     def _question(self, call: Call, need: bool | str) -> ApprovalAsked:
         tool, arguments = call.found, dumps(call.arguments).decode()
@@ -107,10 +104,16 @@ class Approval:
         return digest(canonical([call.found.name, call.found.origin, call.arguments]).encode())
 
 
+def decided(approval_id: str, answer: Decision | bool) -> ApprovalDecided:
+    """What a human said, as an event."""
+    if isinstance(answer, bool):
+        answer = Decision("approve" if answer else "deny")
+    edited = None if answer.arguments is None else dumps(answer.arguments).decode()
+    return ApprovalDecided(approval_id, answer.decision, answer.by, answer.reason, edited)
+
+
 def pending_of(asked: ApprovalAsked, provider_id: str = "") -> PendingApproval:
     """What a human is shown."""
-    from glassloop.core.encoding import loads
-
     return PendingApproval(
         asked.approval_id,
         asked.call_id,

@@ -25,8 +25,9 @@ class Call:
         index: the tools of this run.
         context: what the function may know.
         recorder: the run's journal.
-        tool: set by `allow`.
         raw: the arguments as text; `reasons` takes its own out.
+        cancels: cancellations of the task that were there before.
+        tool: set by `allow`.
         arguments: the arguments that will run, as plain JSON values; set by `validate`.
         kwargs: the same, converted for the function.
         reason: the model's stated reason.
@@ -38,8 +39,9 @@ class Call:
     index: ToolIndex
     context: RunContext[Any]
     recorder: Recorder
-    tool: Tool | None = None
     raw: str = ""
+    cancels: int = 0
+    tool: Tool | None = None
     arguments: dict[str, Any] | None = None
     kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
     reason: str | None = None

@@ -31,12 +31,11 @@ class Errors:
 
     async def __call__(self, call: Call, next: Next, /) -> Ended:
         """See `ToolMiddleware`."""
-        task = asyncio.current_task()
-        cancels = task.cancelling() if task else 0
         try:
             value = await next(call)
         except asyncio.CancelledError as error:
-            if task is None or task.cancelling() > cancels:
+            task = asyncio.current_task()
+            if task is None or task.cancelling() > call.cancels:
                 raise
             return _redacted(error)  # the tool cancelled itself; nobody cancelled the run
         except (FatalToolError, StoreError):

@@ -16,6 +16,7 @@ from glassloop.models.shapes import array, record
 from glassloop.models.transport import host_of
 
 _LONGEST_MESSAGE = 300
+_SHORTEST_KEY = 6  # shorter ones are stand-ins, and parts of words
 
 _CONTEXT_LENGTH = re.compile(
     r"context[_ ](length|window|size|limit)|maximum (context|prompt|input)|prompt (is )?too (long|large)"
@@ -207,7 +208,7 @@ def _detail(item: Any) -> str:
 
 def _clean(words: str, peer: Peer) -> str:
     """One short line without keys."""
-    if peer.api_key:
+    if len(peer.api_key) >= _SHORTEST_KEY:
         words = words.replace(peer.api_key, "[key]")
     words = " ".join(_KEY_LIKE.sub("[key]", words).split())
     return words if len(words) <= _LONGEST_MESSAGE else words[:_LONGEST_MESSAGE] + "…"

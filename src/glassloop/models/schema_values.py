@@ -31,8 +31,8 @@ _DEEPEST = 12
 def example_of(schema: Mapping[str, Any]) -> Any:
     """A small valid value for `schema`: required properties only, the first alternative, the least length and number.
 
-    Honours const, enum, default, examples, `$ref` within the document, anyOf, oneOf, allOf, the types, and their bounds,
-    formats and ordinary patterns. What it does not know (`not`, `if`, `contains`) it ignores.
+    Honours const, enum, default, examples, `$ref` within the document, anyOf, oneOf, allOf, types with their bounds and
+    formats, and ordinary patterns. What it does not know (`not`, `if`, `contains`) it ignores.
     """
     return _Examples(schema).of(schema, 0)
 

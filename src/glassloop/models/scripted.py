@@ -17,10 +17,10 @@ from glassloop.core.usage import Usage
 from glassloop.models.model import ModelPart, ModelRequest, ReplyPart, TextPart, ThinkingPart
 from glassloop.models.schema_values import example_of
 
-_WORD = re.compile(r"\s*\S+\s*|\s+")
+_WORD = re.compile(r"\s*[^\s\u4e00-\u9fff]+\s*|[\u4e00-\u9fff]{1,3}|\s+")
 _PROVIDER = "scripted"
 
-Line = str | Part | Sequence[str | Part] | Reply | Exception
+Line = str | Part | Sequence[str | Part] | Reply | BaseException
 """One thing that a scripted model does: a text, a tool call, several of them in one reply, a whole reply with usage and
 stop reason, or an exception that it raises."""
 
@@ -35,9 +35,9 @@ def call(name: str, /, **arguments: Any) -> ToolCall:
 class ScriptedModel:
     """A model that plays a script.
 
-    Texts are streamed word by word. Each reply reports a usage estimated from its length and the request's, unless it is
-    given as a `Reply` with a usage of its own. In a `with` block, or by `assert_exhausted`, a script that was not used up
-    is an error: the agent did less than was expected.
+    Texts are streamed word by word. Each reply reports a usage estimated from its length and the request's, unless it
+    is given as a `Reply` with a usage of its own. In a `with` block, or by `assert_exhausted`, a script that was not
+    used up is an error: the agent did less than was expected.
 
     Args:
         script: a list of lines, played in order; or a function (sync or async) from the request to a line.
@@ -47,7 +47,8 @@ class ScriptedModel:
     def __init__(self, script: Script, *, name: str = "scripted") -> None:
         self.requests: list[ModelRequest] = []
         self._name = name
-        self._script = script
+        self._function = script if callable(script) else None
+        self._lines: Sequence[Line] = () if callable(script) else script
         self._given: set[str] = set()
 
     def __repr__(self) -> str:
@@ -71,10 +72,10 @@ class ScriptedModel:
         Raises:
             ScriptError: it was not; the message says what is left.
         """
-        left = 0 if callable(self._script) else len(self._script) - len(self.requests)
-        if left > 0:
-            following = str(self._script[len(self.requests)])[:200]  # type: ignore[index]  # a sequence, as it has a rest
-            raise ScriptError(f"{self._name}: {left} of {len(self._script)} lines were not used; next: {following}")  # type: ignore[arg-type]
+        left = self._lines[len(self.requests) :]
+        if left:
+            count = f"{len(left)} of {len(self._lines)} lines were not used"
+            raise ScriptError(f"{self._name}: {count}; next: {str(left[0])[:200]}")
 
     async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
         """Play the next line.
@@ -85,7 +86,7 @@ class ScriptedModel:
         line = self._next(request)
         if inspect.isawaitable(line):
             line = await line
-        if isinstance(line, Exception):
+        if isinstance(line, BaseException):
             raise line
         reply = self._reply(line, request)
         if request.stream:
@@ -96,14 +97,14 @@ class ScriptedModel:
     def _next(self, request: ModelRequest) -> Line | Awaitable[Line]:
         number = len(self.requests)
         self.requests.append(replace(request, messages=tuple(request.messages)))
-        if callable(self._script):
-            return self._script(request)
-        if number >= len(self._script):
+        if self._function is not None:
+            return self._function(request)
+        if number >= len(self._lines):
             last = str(request.messages[-1])[:200] if request.messages else "nothing"
             raise ScriptError(
-                f"{self._name}: the script has {len(self._script)} lines and was asked for one more, after: {last}"
+                f"{self._name}: the script has {len(self._lines)} lines and was asked for one more, after: {last}"
             )
-        return self._script[number]
+        return self._lines[number]
 
     def _reply(self, line: Any, request: ModelRequest) -> Reply:
         match line:
@@ -129,8 +130,8 @@ class ScriptedModel:
 class SchemaModel:
     """A model that calls every tool on offer once, with arguments made from its schema, and then answers.
 
-    Good for seeing that tools can be called at all. It is a function of the conversation, so it can be asked again after
-    a restart.
+    Good for seeing that tools can be called at all. It is a function of the conversation, so it can be asked again
+    after a restart.
 
     Args:
         answer: what it says in the end.

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from glassloop.core.errors import ConfigurationError, GlassloopError, StoreError
-from glassloop.stores.schema import MIGRATIONS, check_version, migrate
+from glassloop.stores.schema import is_current, migrate
 
 T = TypeVar("T")
 
@@ -49,7 +49,9 @@ def connect(path: str, *, query_only: bool = False) -> sqlite3.Connection:
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
-    version = check_version(connection, path)
+    current = is_current(connection, path)
+    if not os.access(path, os.W_OK):  # SQLite would say so no sooner than at the first write
+        raise ConfigurationError(_read_only(path))
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise ConfigurationError(
@@ -58,7 +60,7 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         )
     for pragma in _PRAGMAS:
         connection.execute(pragma).fetchall()
-    if version < len(MIGRATIONS):
+    if not current:
         connection.execute("BEGIN IMMEDIATE")
         try:
             migrate(connection)
@@ -100,7 +102,7 @@ def explain(path: str, error: Exception) -> Exception:
         case sqlite3.SQLITE_NOTADB:
             return ConfigurationError(f"{path} is not an SQLite file: name another one for the store.")
         case sqlite3.SQLITE_READONLY:
-            return ConfigurationError(f"{path} is read-only: the store needs to write to it and its directory.")
+            return ConfigurationError(_read_only(path))
         case sqlite3.SQLITE_FULL:
             return StoreError(f"The disk is full: {path} could not be written. What it held before is intact.")
         case sqlite3.SQLITE_CORRUPT:
@@ -116,6 +118,10 @@ def _code(error: sqlite3.Error) -> int:
 
 def _is_busy(error: sqlite3.Error) -> bool:
     return _code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+
+
+def _read_only(path: str) -> str:
+    return f"{path} is read-only: the store needs to write to it and its directory."
 
 
 def _why_closed(path: str) -> str:

@@ -29,11 +29,8 @@ class Database:
     """
 
     def __init__(self, path: str, watch: Ticker | None = None) -> None:
-        self.path = path
         resolved = cache(lambda: os.path.abspath(path))
-        self._writer = Worker(
-            "glassloop-writer", path, connect=lambda: connect(resolved()), execute=GroupCommit(path)
-        )
+        self._writer = Worker("glassloop-writer", path, connect=lambda: connect(resolved()), execute=GroupCommit(path))
         self._reader = Worker(
             "glassloop-reader",
             path,
@@ -67,6 +64,11 @@ class Database:
         """Finish what was begun and close the file; idempotent."""
         for worker in (self._reader, self._writer):
             await asyncio.shield(asyncio.wrap_future(worker.stop()))
+
+
+def poll_after(polls: int) -> float:
+    """Seconds until the next look for what another process may have written, after so many looks in vain."""
+    return 0.05 * 2 ** min(polls, 3)
 
 
 def _stop(*workers: Worker) -> None:

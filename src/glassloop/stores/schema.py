@@ -95,8 +95,8 @@ MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1,)
 """The statements that lead from each version of the schema to the next; a file that has seen all is up to date."""
 
 
-def check_version(connection: sqlite3.Connection, path: str) -> int:
-    """The schema version of an open file; 0 where it has none of our tables.
+def is_current(connection: sqlite3.Connection, path: str) -> bool:
+    """Whether the tables of an open file are those of this version, or must be made, or migrated.
 
     Raises:
         ConfigurationError: a newer Glassloop wrote the file; it was left as it is.
@@ -109,7 +109,7 @@ def check_version(connection: sqlite3.Connection, path: str) -> int:
             f"{path} was written by a newer Glassloop (schema {version}, this one knows {len(MIGRATIONS)}): "
             "upgrade Glassloop, or use another file."
         )
-    return version
+    return version == len(MIGRATIONS)
 
 
 def migrate(connection: sqlite3.Connection) -> None:

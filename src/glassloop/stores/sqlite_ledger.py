@@ -9,7 +9,7 @@ from functools import partial
 
 from glassloop.journal.feed import Feed
 from glassloop.journal.ledger import DAY, Claim, Done, InDoubt, InFlight, Owner, Yours
-from glassloop.stores.database import Database
+from glassloop.stores.database import Database, poll_after
 from glassloop.stores.owner import Process, alive, this_process
 
 _FIND = "SELECT run_id, call_id, process, until, result FROM glassloop_ledger WHERE key = ?"
@@ -24,7 +24,6 @@ _SETTLE = """
     WHERE run_id = excluded.run_id AND call_id = excluded.call_id
 """
 _SWEEP_MS = 600_000
-_POLL_S = (0.05, 0.1, 0.2, 0.4)  # another process tells us nothing: look again, ever more seldom
 
 
 class SqliteLedger:
@@ -61,7 +60,7 @@ class SqliteLedger:
         polls = 0
         with self._feed.subscribe(key) as news:
             while await self._database.read(partial(self._in_flight, key)):
-                await news.wait(_POLL_S[min(polls, len(_POLL_S) - 1)])
+                await news.wait(poll_after(polls))
                 polls += 1
 
     async def close(self) -> None:

@@ -17,7 +17,7 @@ from glassloop.core.errors import Fenced, StoreError
 from glassloop.core.ids import new_id
 from glassloop.journal.feed import Feed
 from glassloop.memory.session import SessionBusy, WhenBusy
-from glassloop.stores.database import Database
+from glassloop.stores.database import Database, poll_after
 from glassloop.stores.owner import Process, alive, this_process
 
 _QUEUE = """
@@ -25,7 +25,6 @@ _QUEUE = """
 """
 _BEAT_S = 5.0
 _LAPSE_MS = 30_000  # of a process that cannot be looked at from here (another container): it must beat
-_POLL_S = (0.05, 0.1, 0.2, 0.4)  # another process tells us nothing: look again, ever more seldom
 
 
 class SessionLocks:
@@ -38,32 +37,42 @@ class SessionLocks:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._feed = Feed()
-        self._tokens: dict[str, str] = {}
+        self._places: dict[str, tuple[str, _Beat]] = {}
 
     @asynccontextmanager
     async def hold(self, session: str, run_id: str, when_busy: WhenBusy) -> AsyncGenerator[None]:
         """See `SessionStore.lock`."""
         token = new_id("lock")
-        self._tokens[token] = session
-        beat = _Beat(self._database, token)
+        self._places[token] = session, _Beat(self._database, token)
         try:
             if not await self._database.write(partial(_enter, session, run_id, token, when_busy)):
                 await self._turn(session, run_id, token)
             yield
-        finally:  # where `_enter` was cancelled too, for it may have been written
-            beat.stop()
-            self._leave(token)
+        except BaseException:  # a cancelled `_enter` too may have been written
+            self._abandon(token)
+            raise
+        if self._forget(token) is not None:
+            await self._database.write(partial(_leave, token))
+            self._feed.publish(session)
 
-    def release_all(self) -> None:
+    def abandon_all(self) -> None:
         """Give up every lock and every place in a queue."""
-        for token in list(self._tokens):
-            self._leave(token)
+        for token in list(self._places):
+            self._abandon(token)
 
-    def _leave(self, token: str) -> None:
-        session = self._tokens.pop(token, None)
+    def _abandon(self, token: str) -> None:
+        """Give a place up without waiting, for this may be called where nothing can be awaited."""
+        session = self._forget(token)
         if session is not None:
-            with suppress(StoreError):  # closed without `release_all`: it lapses with the process
-                self._database.post(partial(_delete, token), then=partial(self._feed.publish, session))
+            with suppress(StoreError):  # closed meanwhile: the place lapses with the process
+                self._database.post(partial(_leave, token), then=partial(self._feed.publish, session))
+
+    def _forget(self, token: str) -> str | None:
+        """The session of a place that is given up; None if it has been already."""
+        session, beat = self._places.pop(token, (None, None))
+        if beat is not None:
+            beat.stop()
+        return session
 
     async def _turn(self, session: str, run_id: str, token: str) -> None:
         """Wait until the place of `token` is the first of the queue."""
@@ -78,7 +87,7 @@ class SessionLocks:
                 if first_is_gone:
                     await self._database.write(partial(_clear, session))
                 else:
-                    await news.wait(_POLL_S[min(polls, len(_POLL_S) - 1)])
+                    await news.wait(poll_after(polls))
                     polls += 1
 
 
@@ -133,7 +142,7 @@ def _clear(session: str, cursor: sqlite3.Cursor) -> list[_Place]:
     living: list[_Place] = []
     for place in _queue(session, cursor):
         if place.gone():
-            _delete(place.token, cursor)
+            cursor.execute("DELETE FROM glassloop_session_locks WHERE ticket = ?", (place.ticket,))
         else:
             living.append(place)
     return living
@@ -158,5 +167,6 @@ def _update_beat(token: str, cursor: sqlite3.Cursor) -> None:
     cursor.execute("UPDATE glassloop_session_locks SET beat_at = ? WHERE token = ?", (_now(), token))
 
 
-def _delete(token: str, cursor: sqlite3.Cursor) -> None:
-    cursor.execute("DELETE FROM glassloop_session_locks WHERE token = ?", (token,))
+def _leave(token: str, cursor: sqlite3.Cursor) -> None:
+    mine = (token, str(this_process()))  # a forked child remembers its parent's places, which are not its own
+    cursor.execute("DELETE FROM glassloop_session_locks WHERE token = ? AND process = ?", mine)

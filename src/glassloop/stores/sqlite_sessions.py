@@ -51,7 +51,7 @@ class SqliteSessions:
 
     async def close(self) -> None:
         """See `SessionStore.close`."""
-        self._locks.release_all()
+        self._locks.abandon_all()
         await self._database.close()
 
 

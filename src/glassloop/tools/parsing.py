@@ -173,7 +173,7 @@ def _normalised(text: str) -> Any:
             parts.append(json.dumps(token.text))
         elif token.kind == "word":
             parts.append(json.dumps(_LITERALS[token.text]) if token.text in _LITERALS else token.text)
-        elif not (token.text == "," and following is not None and following.text in ("}", "]")):
+        elif token.text != "," or following is None or following.kind != "mark" or following.text not in "}]":
             parts.append(token.text)
     return _with_control_characters(" ".join(parts))
 

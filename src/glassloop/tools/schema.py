@@ -154,8 +154,9 @@ def _current(annotation: Any) -> Any:
 
 
 def _presence(typed_dict: Any, name: str, hint: Any) -> Any:
-    while get_origin(hint) in (typing.Required, typing.NotRequired):
-        hint = get_args(hint)[0]
+    """The hint as required or not; its own word counts before the class's, which cannot read postponed annotations."""
+    if get_origin(hint) in (typing.Required, typing.NotRequired):
+        return hint
     return hint if name in typed_dict.__required_keys__ else typing_extensions.NotRequired[hint]
 
 

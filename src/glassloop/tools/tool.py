@@ -336,7 +336,8 @@ def _check_settings(settings: dict[str, Any], origin: str) -> None:
     for option, allowed in (("effect", ("read", "write")), ("risk", ("low", "medium", "high"))):
         if settings.get(option, allowed[0]) not in allowed:
             raise ToolDefinitionError(f"{origin}: {option} must be {' or '.join(map(repr, allowed))}.")
-    if (settings.get("timeout") or 1) <= 0:
+    timeout = settings.get("timeout")
+    if timeout is not None and timeout <= 0:
         raise ToolDefinitionError(f"{origin}: timeout must be more than 0 seconds.")
     if settings.get("retries", 0) < 0:
         raise ToolDefinitionError(f"{origin}: retries must be 0 or more.")

@@ -182,7 +182,8 @@ class LedgerConformance:
     async def test_waiting_ends_when_the_claim_is_released(self, ledger: Ledger, other: Ledger) -> None:
         await ledger.claim("k", ANN, 60)
         waiters = [
-            asyncio.create_task(claim_or_share(mine, "k", (f"run_{n}", "call"))) for n, mine in enumerate((ledger, other))
+            asyncio.create_task(claim_or_share(mine, "k", (f"run_{n}", "call")))
+            for n, mine in enumerate((ledger, other))
         ]
         await asyncio.sleep(0.05)
         assert not any(waiter.done() for waiter in waiters)
