@@ -26,8 +26,9 @@ from typing import Any, cast
 
 import pytest
 
+from glassloop.core.messages import ToolCall
 from glassloop.models.schema_values import example_of
-from glassloop.testing import Call, Conversation, ModelServer, Reaction
+from glassloop.testing import Conversation, ModelServer, Reaction, call
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -117,11 +118,11 @@ class Replies:
         if self.left:
             reply = self.left.pop(0)
             return reply if isinstance(reply, str) else [one for item in as_list(reply) for one in self.calls(item)]
-        wanted = [] if asked.results else [Call(tool.name, example_of(tool.schema)) for tool in asked.tools]
+        wanted = [] if asked.results else [call(tool.name, **example_of(tool.schema)) for tool in asked.tools]
         return wanted or "All is done."
 
-    def calls(self, item: dict[str, dict[str, Any]]) -> list[Call]:
-        return [Call(tool, arguments) for tool, arguments in item.items()]
+    def calls(self, item: dict[str, dict[str, Any]]) -> list[ToolCall]:
+        return [call(tool, **arguments) for tool, arguments in item.items()]
 
 
 def as_list(value: Any) -> list[Any]:

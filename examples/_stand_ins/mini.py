@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 
-from glassloop.testing import Call, Conversation, Reaction, ToolOutcome, ask, call
+from glassloop.core.messages import ToolCall
+from glassloop.testing import Conversation, Reaction, ToolOutcome, ask, call
 
 TIME = re.compile(r"\btime\b|\bclock\b|\bdate\b|\bweekday\b|what day|几点|时间|时候|日期|几号|星期几", re.I)
 ZONE = re.compile(r"\b(?:[A-Z][A-Za-z]+/[A-Z][A-Za-z_]+|UTC)\b")
@@ -58,9 +59,9 @@ def brain(conversation: Conversation) -> Reaction:
     return ask(*calls, text=f"需要{len(calls)}次查询，一起做。" if chinese else f"{len(calls)} lookups, all at once.")
 
 
-def calls_for(question: str) -> list[Call]:
+def calls_for(question: str) -> list[ToolCall]:
     """The calls that the question needs."""
-    calls: list[Call] = []
+    calls: list[ToolCall] = []
     if TIME.search(question):
         zone = ZONE.search(question)
         calls.append(call("get_current_time", timezone=zone[0]) if zone else call("get_current_time"))

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from glassloop.core.messages import UserMessage
-from glassloop.testing import Call, Conversation, Reaction, ToolOutcome, ask, call
+from glassloop.core.messages import ToolCall, UserMessage
+from glassloop.testing import Conversation, Reaction, ToolOutcome, ask, call
 
 _FIRST = ("january", "february", "march", "april", "may", "june")
 MONTHS = (*_FIRST, "july", "august", "september", "october", "november", "december")
@@ -188,7 +188,7 @@ def best_of(trip: Trip, facts: Facts, candidates: list[str]) -> str | None:
 
 
 def _details(trip: Trip, facts: Facts, best: str) -> Reaction | None:
-    calls: list[Call] = []
+    calls: list[ToolCall] = []
     if facts.of("get_attractions", destination=best, days=trip.days) is None:
         calls.append(call("get_attractions", destination=best, days=trip.days))
     if trip.origin and facts.of("get_transport", origin=trip.origin, destination=best) is None:

@@ -78,8 +78,10 @@ class Run:
             case Done(value):
                 shown = render_result(value)
                 self.recorder.keep_media(shown.media)
-                whole = None if shown.complete else self.recorder.keep_value(call.call.id, shown.value)
-                result = ToolResult(call.call.id, call.call.name, self._noted(call, shown.content), media=shown.media)
+                content = self._noted(call, shown.content)
+                complete = shown.complete and content == shown.content
+                whole = None if complete else self.recorder.keep_value(call.call.id, shown.value)
+                result = ToolResult(call.call.id, call.call.name, content, media=shown.media)
                 self._finished(call, result, ms, value=whole, form=shown.form)
             case Failed(message, status, private):
                 result = ToolResult(call.call.id, call.call.name, self._noted(call, message), status)

@@ -85,19 +85,34 @@ class Inside:
     """Runs command lines in this process, where only words are looked at: much faster.
 
     Args:
+        folder: working directory.
         capture: what is printed.
+        patch: sets variables.
     """
 
-    def __init__(self, capture: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder: Path, capture: pytest.CaptureFixture[str], patch: pytest.MonkeyPatch) -> None:
+        self.folder = folder
         self.capture = capture
+        self.patch = patch
 
-    def __call__(self, *arguments: str) -> Ended:
+    def __call__(self, *arguments: str, **variables: str) -> Ended:
         """Run one to its end."""
         self.capture.readouterr()
-        code = main(arguments)
+        with self.patch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            code = main(arguments)
         out, err = self.capture.readouterr()
         assert "Traceback" not in out + err
         return Ended(code, out, err)
+
+    def write(self, name: str, text: str) -> None:
+        """Write a file into the folder."""
+        (self.folder / name).write_text(text, "utf-8")
+
+    def runs(self) -> list[dict[str, Any]]:
+        """The recorded runs, newest first."""
+        return self("runs", "list", "--json").json
 
 
 class Terminal:
@@ -144,13 +159,13 @@ class Cli:
         self.environment = environment
         self.processes: list[subprocess.Popen[Any]] = []
 
-    def start(self, *arguments: str, stdin: int = subprocess.PIPE, **variables: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, **variables: str) -> subprocess.Popen[str]:
         """Start it and go on."""
         process = subprocess.Popen(
             ["glassloop", *arguments],
             cwd=self.folder,
             env={**self.environment, **variables},
-            stdin=stdin,
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -183,16 +198,23 @@ class Cli:
         self.processes.append(process)
         return Terminal(process)
 
-    def runs(self, **variables: str) -> list[dict[str, Any]]:
-        """The recorded runs, newest first."""
-        return self("runs", "list", "--json", **variables).json
-
     def write(self, name: str, text: str) -> Path:
         """Write a file into the folder."""
         path = self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, "utf-8")
         return path
+
+
+@pytest.fixture(autouse=True)
+def own_imports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Forget what a test imported from its folder."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    before = set(sys.modules)
+    yield
+    for name in set(sys.modules) - before:
+        if str(tmp_path) in (getattr(sys.modules[name], "__file__", None) or ""):
+            del sys.modules[name]
 
 
 @pytest.fixture
@@ -215,9 +237,8 @@ def cli(tmp_path: Path, clean_environment: dict[str, str]) -> Iterator[Cli]:
 def inside(cli: Cli, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Inside:
     """`glassloop` without a process of its own, in the same folder."""
     monkeypatch.chdir(cli.folder)
-    monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setattr(sys, "stdin", io.StringIO())
-    return Inside(capsys)
+    return Inside(cli.folder, capsys, monkeypatch)
 
 
 @pytest.fixture

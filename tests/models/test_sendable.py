@@ -143,7 +143,7 @@ MESSAGES = MessagesRenderer("m", "anthropic-messages:one.test", caching=True)
 
 
 @given(data=st.data(), name=st.sampled_from(sorted(RENDERERS)))
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=200)
 def test_every_conversation_is_accepted_by_openai(
     data: st.DataObject, name: str, any_conversation: st.SearchStrategy[list[Message]]
 ) -> None:
@@ -155,7 +155,7 @@ def test_every_conversation_is_accepted_by_openai(
 
 
 @given(data=st.data())
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=200)
 def test_every_conversation_is_accepted_by_anthropic(
     data: st.DataObject,
     any_conversation: st.SearchStrategy[list[Message]],
@@ -169,7 +169,7 @@ def test_every_conversation_is_accepted_by_anthropic(
 
 
 @given(data=st.data())
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None, max_examples=200)
 def test_under_strict_alternation_turns_alternate(
     data: st.DataObject, any_conversation: st.SearchStrategy[list[Message]]
 ) -> None:

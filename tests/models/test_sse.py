@@ -9,7 +9,8 @@ from glassloop.models.sse import SSEEvent, SSEParser
 
 def events(*pieces: bytes) -> list[tuple[bytes, bytes]]:
     parser = SSEParser()
-    return [tuple(event) for piece in pieces for event in parser.feed(piece)] + [*map(tuple, parser.close())]
+    found = [event for piece in pieces for event in parser.feed(piece)] + parser.close()
+    return [(event.name, event.data) for event in found]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])

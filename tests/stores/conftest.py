@@ -50,9 +50,7 @@ def start(url: str, clean_environment: dict[str, str]) -> Iterator[Start]:
         code = f"{_PREAMBLE}{body.strip(chr(10))}\n\nasyncio.run(main())\n"
         command = [sys.executable, "-W", "error", "-c", code, url, *arguments]
         pipe = subprocess.PIPE
-        process = subprocess.Popen(
-            command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=clean_environment
-        )
+        process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, env=clean_environment)
         started.append(process)
         return process
 

@@ -33,7 +33,7 @@ def test_an_identity_survives_being_written_down() -> None:
 
 @pytest.mark.parametrize("text", ["", "nonsense", "a/b/not a number/c"])
 def test_nonsense_is_no_identity(text: str) -> None:
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError, match=r"."):
         Process.parse(text)
 
 

@@ -14,8 +14,9 @@ import aiohttp
 import pytest
 
 from glassloop.core.errors import ConfigurationError, ScriptError
+from glassloop.core.messages import Text, ToolCall
 from glassloop.core.usage import Usage
-from glassloop.testing import Answer, Call, Conversation, Failure, ModelServer, Reaction, ask, call, fail, say
+from glassloop.testing import Answer, Conversation, Failure, ModelServer, Reaction, ask, call, fail, say
 
 Post = Callable[..., Coroutine[Any, Any, tuple[int, Any, dict[str, str]]]]
 CHAT = "/v1/chat/completions"
@@ -103,7 +104,7 @@ async def test_a_brain_may_return_less_than_an_answer(post: Post) -> None:
     script: list[Reaction] = [
         "text",
         call("add", a=1),
-        [Call("add", '{"a": '), Call("add", id="given")],
+        [Text("Two."), ToolCall("", "add", '{"a": '), ToolCall("given", "add")],
         say("x", stop="length"),
     ]
     async with ModelServer(script=script) as server:
@@ -112,6 +113,16 @@ async def test_a_brain_may_return_less_than_an_answer(post: Post) -> None:
     assert calls == [[], ['{"a":1}'], ['{"a": ', "{}"], []]
     assert answers[2]["message"]["tool_calls"][1]["id"] == "given"
     assert [answer["finish_reason"] for answer in answers] == ["stop", "tool_calls", "tool_calls", "length"]
+
+
+@pytest.mark.parametrize("nonsense", [None, 5, {"a": 1}, ["text", 5]])
+async def test_a_brain_must_return_something_sayable(post: Post, nonsense: Any) -> None:
+    server = ModelServer(lambda _: nonsense)
+    await server.__aenter__()
+    _, answer, _ = await post(server, CHAT, BODY)
+    with pytest.raises(ScriptError, match="it must return an Answer, a text, a call or a list of these"):
+        await server.__aexit__(None, None, None)
+    assert "A brain returned" in answer["error"]["message"]
 
 
 async def test_an_async_brain_may_wait(post: Post) -> None:

@@ -9,14 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassloop.core.encoding import loads
-from glassloop.testing import Answer, Call, Conversation
+from glassloop.core.messages import ToolCall
+from glassloop.testing import Answer, Conversation, call
 from glassloop.testing.chat import ChatWire
 from glassloop.testing.messages import MessagesWire
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=30)
-calls = st.lists(
-    st.builds(Call, st.sampled_from(["add", "get_weather"]), st.dictionaries(texts, texts, max_size=2)), max_size=3
-)
+
+
+def add(words: dict[str, str]) -> ToolCall:
+    return call("add", **words)
+
+
+calls = st.lists(st.dictionaries(texts, texts, max_size=2).map(add), max_size=3)
 answers = st.builds(
     Answer,
     text=texts,
@@ -40,9 +45,9 @@ def folded_chat(chunks: list[dict[str, Any]]) -> dict[str, Any]:
         message["reasoning_content"] += choice["delta"].get("reasoning_content") or ""
         message["finish"] = choice["finish_reason"]
         for piece in choice["delta"].get("tool_calls", []):
-            call = message["calls"].setdefault(piece["index"], ["", ""])
-            call[0] += piece["function"].get("name", "")
-            call[1] += piece["function"]["arguments"]
+            asked = message["calls"].setdefault(piece["index"], ["", ""])
+            asked[0] += piece["function"].get("name", "")
+            asked[1] += piece["function"]["arguments"]
     return message
 
 
@@ -53,7 +58,7 @@ def test_chat_completions(answer: Answer) -> None:
     choice = whole["choices"][0]
     chunks = events(list(wire.events(answer, QUESTION)))
     folded = folded_chat(chunks)
-    functions = [call["function"] for call in choice["message"].get("tool_calls", [])]
+    functions = [asked["function"] for asked in choice["message"].get("tool_calls", [])]
     assert folded["content"] == (choice["message"]["content"] or "")
     assert folded["reasoning_content"] == choice["message"].get("reasoning_content", "")
     assert list(folded["calls"].values()) == [[function["name"], function["arguments"]] for function in functions]
@@ -68,7 +73,8 @@ def folded_messages(stream: list[dict[str, Any]]) -> list[dict[str, Any]]:
             blocks.append({**event["content_block"], "raw": ""})
         elif event["type"] == "content_block_delta":
             delta: dict[str, str] = event["delta"]
-            block = blocks[event["index"]]
+            index: int = event["index"]
+            block = blocks[index]
             for name, target in (("text", "text"), ("thinking", "thinking"), ("partial_json", "raw")):
                 block[target] = block.get(target, "") + delta.get(name, "")
     return blocks

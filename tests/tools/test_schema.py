@@ -51,7 +51,7 @@ class Point:
     y: int = 0
 
 
-ORIGIN_1 = Point(1)
+ORIGIN = Point(1)
 
 
 class Modern(TypedDict):
@@ -231,7 +231,7 @@ def test_dataclasses_and_typed_dicts_of_both_kinds() -> None:
 def test_defaults_are_shown_where_they_have_a_json_form() -> None:
     marker = object()
 
-    def go(c: Color = Color.RED, p: Point = ORIGIN_1, d: Decimal = Decimal("1.5"), o: Any = marker) -> None: ...
+    def go(c: Color = Color.RED, p: Point = ORIGIN, d: Decimal = Decimal("1.5"), o: Any = marker) -> None: ...
 
     assert properties(go)["c"]["default"] == "red"
     assert properties(go)["p"]["default"] == {"x": 1, "y": 0}

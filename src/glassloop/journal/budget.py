@@ -51,8 +51,12 @@ class Budget:
     @property
     def max_tokens(self) -> int:
         """Room for the reply, clamped to what is left."""
-        rooms = [room for room in (self.tokens, self.affordable) if room is not None]
-        return max(1, min([self.most, *rooms]))
+        return min(self.most, *(self.most if room is None else room for room in (self.tokens, self.affordable)))
+
+    @property
+    def fits(self) -> bool:
+        """Whether a reply of any use fits."""
+        return self.max_tokens >= min(SMALLEST_REPLY, self.most)
 
 
 def budget_of(state: State, terms: Terms) -> Budget:
@@ -77,12 +81,12 @@ def over_limit(state: State, terms: Terms, budget: Budget) -> tuple[str, str] | 
             f"The price of {terms.model or 'the model'} is unknown, so the limit of {limits.cost_usd:g} USD cannot be "
             "kept: give ModelSettings(price=(input, output)) in USD per million tokens, or set cost_usd=None."
         )
-    if budget.tokens is not None and budget.tokens < SMALLEST_REPLY:
+    if not budget.fits and budget.tokens == budget.max_tokens:
         return "total_tokens", (
             f"The run used {state.usage.total:,} of its {limits.total_tokens:,} tokens, "
             "and the next model call does not fit."
         )
-    if budget.affordable is not None and budget.affordable < SMALLEST_REPLY:
+    if not budget.fits:
         return "cost_usd", (
             f"The run spent {state.cost_usd or 0:.4f} of its {_money_limit(state):g} USD, "
             "and the next model call does not fit."

@@ -144,6 +144,8 @@ class MemoryJournal:
             log = self._logs.get(run_id) or _Log()
             raised = check_writer(run_id, events, epoch=epoch, known=log.epoch)
             check_position(run_id, after=after, last=len(log.events))
+            if not events and not blobs:
+                return len(log.events)
             self._logs[run_id] = log
             log.epoch = raised
             if blobs:

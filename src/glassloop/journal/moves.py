@@ -182,7 +182,7 @@ def _cycle(state: State) -> bool:
 
 
 def _limit(state: State, budget: Budget, limit: str, message: str) -> Move:
-    if state.limits.on_limit == "answer" and limit not in ("seconds", "total_tokens", "cost_usd"):
+    if state.limits.on_limit == "answer" and limit != "seconds" and budget.fits:
         return _ask_within(budget, final=limit)
     return _limited(state, limit, message)
 

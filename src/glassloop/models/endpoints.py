@@ -52,17 +52,24 @@ def join_url(base_url: str, path: str) -> str:
     if "://" not in base:
         base = f"{'http' if is_local(base.partition('/')[0]) else 'https'}://{base}"
     base = base.rstrip("/").removesuffix(f"/{path}").rstrip("/")
-    parts = urlsplit(base)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ConfigurationError(f"The base URL {host_of(base) or base_url!r} is not an http(s) URL with a host.")
+    if not (base.startswith(("http://", "https://")) and _hostname(host_of(base))):
+        raise ConfigurationError(f"The base URL {host_of(base)!r} is not an http(s) URL with a host.")
     return f"{base}/{path}"
 
 
 def is_local(host: str) -> bool:
     """Whether a host (with or without port) is this machine or one of the local network."""
-    bare = urlsplit(f"//{host}").hostname or ""
+    bare = _hostname(host)
     try:
         address = ip_address(bare)
     except ValueError:
         return "." not in bare or bare.endswith(_LOCAL_ENDINGS)
     return address.is_private or address.is_loopback or address.is_link_local
+
+
+def _hostname(host: str) -> str:
+    """The name or address without its port; empty where that is none."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""

@@ -207,7 +207,7 @@ def _result(result: ToolResult, wire_id: str, gallery: Gallery | None) -> bytes:
     parts = [dumps(_text_block(result.content))] if result.content.strip() else []
     for media in result.media:
         block = _content(media, gallery)
-        parts.append(dumps(_text_block(placeholder(media, accepted=False))) if False else block)
+        parts.append(dumps(_text_block(placeholder(media, accepted=False))) if result.is_error else block)
     return dumps(head)[:-1] + b',"content":[' + b",".join(parts) + b"]}"
 
 

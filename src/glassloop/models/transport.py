@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import os
+import re
 import ssl
 import threading
 from collections.abc import AsyncGenerator, Mapping
@@ -25,6 +26,7 @@ _REST_SECONDS = 0.1
 _LARGE_BODY = 1 << 20  # aiohttp warns about larger bodies in one piece
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 _USER_AGENT = "glassloop"
+_AFTER_HOST = re.compile(r"[/?#]")
 
 
 class Response(Protocol):
@@ -91,14 +93,10 @@ class AiohttpTransport:
     The number of connections is not limited here: a run holds at most one, and who starts a thousand runs means it.
     """
 
-    def __init__(self) -> None:
-        self._sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Session] = WeakKeyDictionary()
-        self._lock = threading.Lock()
-
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
         """See `Transport.post`."""
-        session = self._sessions.get(asyncio.get_running_loop()) or await self._open()
-        limits = _limits(timeout)
+        session = _sessions.get(asyncio.get_running_loop()) or await _open_session()
+        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
         try:
             response = await session.client.post(
                 url,
@@ -111,26 +109,6 @@ class AiohttpTransport:
         except (aiohttp.ClientError, OSError) as error:
             raise _failure(error, url, timeout) from error
         return _AiohttpResponse(response, url, timeout)
-
-    async def _open(self) -> _Session:
-        """Open the session of this loop, held by an async generator that the loop finishes when it shuts down."""
-        loop = asyncio.get_running_loop()
-        session = _Session()
-        session.holder = self._hold(loop, session)
-        await anext(session.holder)
-        with self._lock:
-            for other in [other for other in self._sessions if other.is_closed()]:
-                del self._sessions[other]
-            self._sessions[loop] = session
-        return session
-
-    async def _hold(self, loop: asyncio.AbstractEventLoop, session: _Session) -> AsyncGenerator[None]:
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._sessions.pop(loop, None)
-            await session.client.close()
 
 
 class _Session:
@@ -198,14 +176,39 @@ class _AiohttpResponse:
             self._response.close()
 
 
+_sessions: WeakKeyDictionary[asyncio.AbstractEventLoop, _Session] = WeakKeyDictionary()
+_lock = threading.Lock()
+
+
+async def _open_session() -> _Session:
+    """Open the session of this loop, held by an async generator that the loop finishes when it shuts down."""
+    loop = asyncio.get_running_loop()
+    session = _Session()
+    session.holder = _hold(loop, session)
+    await anext(session.holder)
+    with _lock:
+        for other in [other for other in _sessions if other.is_closed()]:
+            del _sessions[other]
+        _sessions[loop] = session
+    return session
+
+
+async def _hold(loop: asyncio.AbstractEventLoop, session: _Session) -> AsyncGenerator[None]:
+    try:
+        yield
+    finally:
+        with _lock:
+            _sessions.pop(loop, None)
+        await session.client.close()
+
+
 DEFAULT_TRANSPORT = AiohttpTransport()
 """What models use that were given none."""
 
 
 def host_of(url: str) -> str:
     """Host and port of a URL, for messages: never user, password, path or query."""
-    parts = urlsplit(url)
-    return parts.netloc.rpartition("@")[2]
+    return _AFTER_HOST.split(url.partition("://")[2] or url, maxsplit=1)[0].rpartition("@")[2]
 
 
 @lru_cache(maxsize=64)

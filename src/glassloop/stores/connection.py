@@ -34,13 +34,13 @@ def connect(path: str, *, query_only: bool = False) -> sqlite3.Connection:
         ConfigurationError: the file cannot be used; the message says why and what to do, and it was left as it is.
         StoreError: the disk failed.
     """
+    if os.path.exists(path) and not os.access(path, os.W_OK):
+        raise ConfigurationError(_read_only(path))  # SQLite would notice at the first write, and leave a read-only log
     connection: sqlite3.Connection | None = None
     try:
         # Never open the file to look at its header: closing that handle would drop SQLite's own locks (POSIX)
         connection = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
-        patiently(lambda: _prepare(connection, path), path)
-        if query_only:
-            connection.execute("PRAGMA query_only = ON")
+        patiently(lambda: _prepare(connection, path, query_only), path)
     except (sqlite3.Error, GlassloopError) as error:
         if connection is not None:
             connection.close()
@@ -48,10 +48,8 @@ def connect(path: str, *, query_only: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def _prepare(connection: sqlite3.Connection, path: str) -> None:
+def _prepare(connection: sqlite3.Connection, path: str, query_only: bool) -> None:
     current = is_current(connection, path)
-    if not os.access(path, os.W_OK):  # SQLite would say so no sooner than at the first write
-        raise ConfigurationError(_read_only(path))
     mode = connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
     if mode != "wal":
         raise ConfigurationError(
@@ -68,6 +66,8 @@ def _prepare(connection: sqlite3.Connection, path: str) -> None:
         except BaseException:
             roll_back(connection)
             raise
+    if query_only:
+        connection.execute("PRAGMA query_only = ON")
 
 
 def patiently(action: Callable[[], T], path: str) -> T:

@@ -137,6 +137,8 @@ def append_events(
     last, known, owner = found[:3] if found else (0, 0, None)
     raised = check_writer(run_id, events, epoch=epoch, known=known)
     check_position(run_id, after=after, last=last)
+    if not events and not blobs:
+        return last
     before = row = RunRow(*found[3:]) if found and found[4] is not None else None
     for event in events:
         row = project(row, event)

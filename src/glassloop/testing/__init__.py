@@ -1,3 +1,5 @@
+"""Public test doubles: a model server, scripted models, and stand-ins for a demonstration without a key."""
+
 from __future__ import annotations
 
 from importlib import import_module
@@ -6,12 +8,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from glassloop.models.scripted import SchemaModel as SchemaModel
     from glassloop.models.scripted import ScriptedModel as ScriptedModel
+    from glassloop.models.scripted import call as call
     from glassloop.testing.answer import Answer as Answer
-    from glassloop.testing.answer import Call as Call
     from glassloop.testing.answer import Failure as Failure
     from glassloop.testing.answer import Reaction as Reaction
     from glassloop.testing.answer import ask as ask
-    from glassloop.testing.answer import call as call
     from glassloop.testing.answer import fail as fail
     from glassloop.testing.answer import say as say
     from glassloop.testing.conversation import Conversation as Conversation
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "Answer": "testing.answer",
     "Brain": "testing.server",
-    "Call": "testing.answer",
     "Conversation": "testing.conversation",
     "Failure": "testing.answer",
     "ModelServer": "testing.server",
@@ -37,7 +37,7 @@ _HOMES = {
     "StandIn": "testing.stand_in",
     "ToolOutcome": "testing.conversation",
     "ask": "testing.answer",
-    "call": "testing.answer",
+    "call": "models.scripted",
     "fail": "testing.answer",
     "say": "testing.answer",
 }

@@ -2,33 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
-from glassloop.core.encoding import dumps
-from glassloop.core.messages import StopReason, Thinking
+from glassloop.core.messages import StopReason, Text, Thinking, ToolCall
 from glassloop.core.usage import Usage
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One tool call to ask for.
-
-    Args:
-        name: the tool.
-        arguments: the arguments, or the raw string a model wrote in their place, broken or not.
-        id: the call's id on the wire; None for a fresh one.
-    """
-
-    name: str
-    arguments: Mapping[str, Any] | str = field(default_factory=dict[str, Any])
-    id: str | None = None
-
-    @property
-    def raw(self) -> str:
-        """The arguments as the model would write them."""
-        return self.arguments if isinstance(self.arguments, str) else dumps(dict(self.arguments)).decode()
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +31,7 @@ class Answer:
 
     Args:
         text: visible text.
-        calls: tool calls.
+        calls: tool calls, `call(...)`, or a `ToolCall` with whatever a model may write as id and arguments.
         thinking: thinking before the text; on the Anthropic wire it is signed and must come back unchanged.
         stop: why the reply ended; by default `stop`, or a tool step where there are calls.
         failure: answer with this error. With text beside it the answer is a 200 whose stream breaks off with the
@@ -68,7 +47,7 @@ class Answer:
     """
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCall, ...] = ()
     thinking: str | Thinking | tuple[Thinking, ...] = ()
     stop: StopReason | None = None
     failure: Failure | None = None
@@ -89,8 +68,9 @@ class Answer:
         return (self.thinking,) if isinstance(self.thinking, Thinking) else self.thinking
 
 
-Reaction = Answer | str | Call | Sequence[Call]
-"""What a brain may return: an answer, its text, or the call or calls to make."""
+Part = str | Text | Thinking | ToolCall
+Reaction = Answer | Part | Sequence[Part]
+"""What a brain may return: an answer, its text, the call or calls to make, or several such parts."""
 
 
 def answer_of(reaction: Reaction) -> Answer:
@@ -99,20 +79,18 @@ def answer_of(reaction: Reaction) -> Answer:
     Raises:
         TypeError: the brain returned something else.
     """
-    match reaction:
-        case Answer():
-            return reaction
-        case str():
-            return Answer(reaction)
-        case Call():
-            return Answer(calls=(reaction,))
-        case Sequence():
-            calls = tuple(reaction)
-            if all(isinstance(item, Call) for item in calls):  # pyright: ignore[reportUnnecessaryIsInstance] user code
-                return Answer(calls=calls)
-        case _:
-            pass
-    raise TypeError(f"A brain returned {reaction!r}; it must return an Answer, a string, a Call or a list of Calls.")
+    if isinstance(reaction, Answer):
+        return reaction
+    parts = [reaction] if isinstance(reaction, str) or not isinstance(reaction, Sequence) else list(reaction)
+    strange = [part for part in parts if not isinstance(part, Part)]  # pyright: ignore[reportUnnecessaryIsInstance] user code
+    if strange:
+        raise TypeError(f"A brain returned {reaction!r}; it must return an Answer, a text, a call or a list of these.")
+    words = (part if isinstance(part, str) else part.text for part in parts if isinstance(part, str | Text))
+    return Answer(
+        "".join(words),
+        tuple(part for part in parts if isinstance(part, ToolCall)),
+        tuple(part for part in parts if isinstance(part, Thinking)),
+    )
 
 
 def say(text: str, **options: Any) -> Answer:
@@ -120,12 +98,7 @@ def say(text: str, **options: Any) -> Answer:
     return replace(Answer(text), **options)
 
 
-def call(tool: str, /, **arguments: Any) -> Call:
-    """One tool call: `call("get_weather", city="Beijing")`."""
-    return Call(tool, arguments)
-
-
-def ask(*calls: Call, text: str = "", thinking: str = "", **options: Any) -> Answer:
+def ask(*calls: ToolCall, text: str = "", thinking: str = "", **options: Any) -> Answer:
     """An answer that asks for tools, with words or thinking beside the calls; `options` are fields of `Answer`."""
     return replace(Answer(text, calls, thinking), **options)
 

@@ -8,9 +8,9 @@ from itertools import cycle
 from typing import Any
 
 from glassloop.core.ids import new_id
-from glassloop.core.messages import StopReason
+from glassloop.core.messages import StopReason, ToolCall
 from glassloop.core.usage import Usage
-from glassloop.testing.answer import Answer, Call, Failure, pieces
+from glassloop.testing.answer import Answer, Failure, pieces
 from glassloop.testing.chat_rules import chat_violations
 from glassloop.testing.conversation import Conversation, read_chat
 from glassloop.testing.shapes import record
@@ -87,12 +87,12 @@ def _finish(answer: Answer) -> str:
     return _FINISH[answer.stop]
 
 
-def _call_head(call: Call) -> dict[str, Any]:
-    return {"id": new_id("call") if call.id is None else call.id, "type": "function"}
+def _call_head(call: ToolCall) -> dict[str, Any]:
+    return {"id": call.id or new_id("call"), "type": "function"}
 
 
-def _function(call: Call) -> dict[str, str]:
-    return {"name": call.name, "arguments": call.raw}
+def _function(call: ToolCall) -> dict[str, str]:
+    return {"name": call.name, "arguments": call.arguments}
 
 
 def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
@@ -104,7 +104,7 @@ def _deltas(answer: Answer) -> Iterator[dict[str, Any]]:
     for index, call in enumerate(answer.calls):
         opening = {"index": index, **_call_head(call), "function": {"name": call.name, "arguments": ""}}
         yield {"tool_calls": [opening]}
-        for piece in pieces(call.raw, answer.piece):
+        for piece in pieces(call.arguments, answer.piece):
             yield {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from glassloop.core.encoding import loads
 from glassloop.core.ids import new_id
-from glassloop.core.messages import StopReason
+from glassloop.core.messages import StopReason, ToolCall
 from glassloop.core.usage import Usage
-from glassloop.testing.answer import Answer, Call, Failure, pieces
+from glassloop.testing.answer import Answer, Failure, pieces
 from glassloop.testing.conversation import Conversation, read_messages
 from glassloop.testing.messages_rules import messages_violations
 from glassloop.testing.seals import Seals
@@ -66,7 +66,7 @@ class MessagesWire:
             del start["usage"]
         yield _event("message_start", message=start)
         yield _event("ping")
-        raws = iter([call.raw for call in answer.calls])
+        raws = iter([call.arguments for call in answer.calls])
         for index, block in enumerate(self._blocks(answer)):
             yield _event("content_block_start", index=index, content_block=_opening(block))
             for delta in _deltas(block, answer, raws):
@@ -95,7 +95,7 @@ class MessagesWire:
         if answer.text:
             blocks.append({"type": "text", "text": answer.text})
         for call in answer.calls:
-            call_id = new_id("toolu") if call.id is None else call.id
+            call_id = call.id or new_id("toolu")
             if answer.thoughts:
                 self._thought.add(call_id)
             blocks.append({"type": "tool_use", "id": call_id, "name": call.name, "input": _input(call)})
@@ -120,9 +120,7 @@ def _stop(answer: Answer) -> str:
     return _STOP[answer.stop]
 
 
-def _input(call: Call) -> Any:
-    if not isinstance(call.arguments, str):
-        return dict(call.arguments)
+def _input(call: ToolCall) -> Any:
     try:
         return loads(call.arguments)
     except ValueError:

@@ -76,8 +76,8 @@ class ModelServer:
 
     Requests that the real service would refuse are answered with 400 and a readable message, so that a test fails
     where production would. Use it as a context manager: `with` runs it in a thread of its own, `async with` on the
-    running event loop. Leaving the block raises `ScriptError` if the script was not used up, was asked for more than
-    it has, or the brain raised.
+    running event loop (which then must not be blocked, as by `run_sync`). Leaving the block raises `ScriptError` if
+    the script was not used up, was asked for more than it has, or the brain raised.
 
     Args:
         brain: decides what to say.

@@ -61,7 +61,7 @@ def usage_of(answer: Answer, conversation: Conversation) -> Usage:
     if answer.usage is not None:
         return answer.usage
     thinking = estimate_tokens("".join(thought.text for thought in answer.thoughts))
-    calls = sum(estimate_tokens(call.name + call.raw) + 8 for call in answer.calls)
+    calls = sum(estimate_tokens(call.name + call.arguments) + 8 for call in answer.calls)
     spoken = estimate_tokens(dumps(dict(conversation.body)).decode())
     return Usage(input=spoken, output=thinking + calls + estimate_tokens(answer.text) + 1, reasoning=thinking)
 

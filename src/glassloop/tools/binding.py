@@ -22,8 +22,9 @@ class Binding:
     """
 
     def __init__(self, parameters: Sequence[Parameter]) -> None:
-        self._context = tuple(one.name for one in parameters if one.is_context)
         self._positional = _positional(parameters)
+        by_name = parameters[len(self._positional) :]
+        self._context = tuple(one.name for one in by_name if one.is_context)
         self.spread = next((one.name for one in parameters if one.kind is ParameterKind.VAR_KEYWORD), None)
         self._named = {one.name for one in parameters if one.name != self.spread}
 
@@ -36,7 +37,9 @@ class Binding:
         named = dict(kwargs)
         args: list[Any] = []
         for one in self._positional:
-            if one.kind is ParameterKind.VAR_POSITIONAL and not one.is_context:
+            if one.is_context:
+                args.append(context)
+            elif one.kind is ParameterKind.VAR_POSITIONAL:
                 args += named.pop(one.name, ())
             else:
                 args.append(named.pop(one.name, one.default))

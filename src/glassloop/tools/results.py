@@ -13,6 +13,7 @@ from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from itertools import islice
+from os import PathLike, fspath
 from types import SimpleNamespace
 from typing import Any, Literal, NamedTuple, cast
 
@@ -139,14 +140,14 @@ def _safe_cut(text: str, position: int) -> int:
     for place in range(position, max(position - _JOINED_UP, 0), -1):
         if not _joined_at(text, place):
             return place
-    return position
+    return position if position > _JOINED_UP else 0
 
 
 def _safe_start(text: str, position: int) -> int:
     for place in range(position, min(position + _JOINED_UP, len(text))):
         if not _joined_at(text, place):
             return place
-    return position
+    return position if position < len(text) - _JOINED_UP else len(text)
 
 
 def _joined_at(text: str, place: int) -> bool:
@@ -158,9 +159,20 @@ def _joined_at(text: str, place: int) -> bool:
         or before == "\u200d"  # zero-width joiner
         or after in "\u200d\ufe0e\ufe0f"  # joiner, variation selectors
         or "\U0001f3fb" <= after <= "\U0001f3ff"  # skin tones
-        or ("\U0001f1e6" <= before <= "\U0001f1ff" and "\U0001f1e6" <= after <= "\U0001f1ff")  # flags
         or unicodedata.combining(after) != 0
+        or (_is_half_flag(after) and _half_flags_before(text, place) % 2 == 1)
     )
+
+
+def _is_half_flag(letter: str) -> bool:
+    return "\U0001f1e6" <= letter <= "\U0001f1ff"  # regional indicators: two make a flag
+
+
+def _half_flags_before(text: str, place: int) -> int:
+    start = place
+    while start > 0 and _is_half_flag(text[start - 1]):
+        start -= 1
+    return place - start
 
 
 # To plain JSON values
@@ -240,6 +252,10 @@ def _object(value: Any, inner: Callable[[Any], Any]) -> Any:
             return _model(value, inner)
         case BaseException():
             return f"{type(value).__name__}: {value}"
+        case PathLike():
+            return inner(fspath(cast("PathLike[str]", value)))
+        case io.IOBase():
+            return _described_type(value)  # a file is not read behind its owner's back
         case _ if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return {one.name: inner(getattr(value, one.name)) for one in dataclasses.fields(value)}
         case _ if hasattr(value, "__attrs_attrs__"):
@@ -250,7 +266,7 @@ def _object(value: Any, inner: Callable[[Any], Any]) -> Any:
             return inner(value.to_dict(orient="records"))
         case SimpleNamespace():
             return inner(vars(value))
-        case Collection() | Iterator() if not isinstance(value, io.IOBase):
+        case Collection() | Iterator():
             return [inner(child) for child in islice(cast("Iterable[Any]", value), _MOST_ITEMS)]
         case _:
             return to_jsonable_python(value, fallback=_described_type)

@@ -26,7 +26,7 @@ ValidateJson = Callable[[str | bytes], dict[str, Any]]
 """From the JSON of the arguments to the function's keyword arguments; raises `pydantic_core.ValidationError`."""
 
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, val_json_bytes="base64", ser_json_bytes="base64")
-_TITLED_DESCRIPTION = "documentation"  # attribute of typing_extensions.Doc (PEP 727)
+TypeAdapter(int)  # with its first validator pydantic reads plugins from the disk: now, and not in an event loop
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +115,7 @@ def _described(annotation: Any, description: str | None) -> Any:
 
 def _as_field(item: Any) -> Any:
     """A bare text, or `Doc` (PEP 727), in `Annotated` is a description."""
-    text = item if isinstance(item, str) else getattr(item, _TITLED_DESCRIPTION, None)
+    text = item if isinstance(item, str) else getattr(item, "documentation", None)
     return _description(text) if isinstance(text, str) else item
 
 

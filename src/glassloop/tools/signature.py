@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import re
+import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -71,7 +72,7 @@ def look_into(function: Callable[..., Any]) -> Callee:
     if isinstance(function, type | classmethod):
         raise ToolDefinitionError(f"{origin} is a class or class method, not a function: pass a function or an object.")
     try:
-        signature = inspect.signature(function)
+        signature = _signature(function)
     except (TypeError, ValueError, NameError) as error:
         raise ToolDefinitionError(f"{origin} cannot be a tool, its signature cannot be read: {error}.") from error
     raw = list(signature.parameters.values())
@@ -81,6 +82,14 @@ def look_into(function: Callable[..., Any]) -> Callee:
     read = (_read(parameter, names, origin) for parameter in raw[unbound:] if parameter.name not in hidden)
     name, docstring = _name_and_docstring(function, inner)
     return Callee(origin, name, docstring, tuple(read), _is_async(function), unbound)
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    if sys.version_info >= (3, 14):
+        from annotationlib import Format
+
+        return inspect.signature(function, annotation_format=Format.FORWARDREF)  # PEP 649: evaluated one by one, later
+    return inspect.signature(function)
 
 
 def origin_of(function: object) -> str:
@@ -95,7 +104,7 @@ def _read(parameter: inspect.Parameter, names: _Names, origin: str) -> Parameter
     try:
         annotation = names.evaluate(annotation)
     except Exception as error:
-        if isinstance(annotation, str) and _CONTEXT_NAME.search(annotation):
+        if _CONTEXT_NAME.search(str(annotation)):
             return Parameter(parameter.name, RunContext, parameter.default, parameter.kind, is_context=True)
         raise ToolDefinitionError(
             f"{origin}, parameter {parameter.name!r}: the annotation {annotation!r} cannot be resolved ({error}). "
@@ -138,7 +147,7 @@ class _Names:
 
 def _enclosing_names(function: Any) -> dict[str, Any]:
     """Names of the scopes around a function: those still running (a class defined in a test), and its closure."""
-    names: dict[str, Any] = {}
+    names = {one.__name__: one for one in getattr(function, "__type_params__", ())}
     for frame in _frames_around(function):
         names = {**frame.f_locals, **names}
     cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=False) if _has_code(function) else ()

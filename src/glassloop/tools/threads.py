@@ -75,12 +75,17 @@ class Threads:
                 hire = True
             else:
                 self._backlog += 1
-        self._jobs.put(job)
         if hire:
             self._hire()
+        self._jobs.put(job)
 
     def _hire(self) -> None:
-        threading.Thread(target=self._serve, name="glassloop-tool", daemon=True).start()
+        try:
+            threading.Thread(target=self._serve, name="glassloop-tool", daemon=True).start()
+        except RuntimeError:  # the system gives no more threads
+            with self._lock:
+                self._alive -= 1
+            raise
 
     def _abandon(self, job: _Job) -> None:
         with self._lock:
@@ -94,8 +99,13 @@ class Threads:
                 self._backlog -= 1
             else:
                 self._alive -= 1
-        if hire:
+        if not hire:
+            return
+        try:
             self._hire()
+        except RuntimeError:
+            with self._lock:
+                self._backlog += 1
 
     def _serve(self) -> None:
         while True:
@@ -188,5 +198,6 @@ async def run_in_thread(function: Callable[[], T]) -> T:
 
     Raises:
         asyncio.CancelledError: the caller was cancelled; the thread is left to itself and a late result is dropped.
+        RuntimeError: the system gives no more threads.
     """
     return await _threads.run(function)

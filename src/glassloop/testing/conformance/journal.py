@@ -117,7 +117,8 @@ class JournalConformance:
         assert [e.run_id for e in await journal.read(one)] == [one]
 
     async def test_appending_nothing_changes_nothing(self, journal: Journal, run_id: str) -> None:
-        assert await journal.append(run_id, [], after=0, epoch=1) == 0
+        assert await journal.append(run_id, [], after=0, epoch=9) == 0
+        assert await journal.runs() == []
         assert await journal.append(run_id, [started(run_id)], after=0, epoch=1) == 1
         assert await journal.append(run_id, [], after=1, epoch=1) == 1
 

@@ -1,0 +1,95 @@
+"""What the store writes and reads, in bytes."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from glassloop.core.encoding import digest
+from glassloop.core.events import ModelRequested, ToolFinished
+from glassloop.core.ids import new_id
+from glassloop.core.messages import Message, Reply, ToolCall, ToolResult, UserMessage
+from glassloop.stores import Store, open_store
+from glassloop.testing.conformance.journal import event, finished, replied, started
+
+linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+
+WORDS = "order refund city amount customer shipped hours policy ticket supervisor weather 北京 上海".split()
+
+
+def prose(seed: int, size: int) -> str:
+    """Text of about the redundancy of a tool's result, at least `size` bytes."""
+    chance = random.Random(seed)
+    return " ".join(f"{chance.choice(WORDS)}-{chance.randrange(100_000)}" for _ in range(size // 8))[:size]
+
+
+def moved(what: str) -> int:
+    """Bytes that this process has read (`rchar`) or written (`wchar`) so far, on whatever."""
+    lines = dict(line.split(": ") for line in Path("/proc/self/io").read_text().splitlines())
+    return int(lines[what])
+
+
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[Store]:
+    async with open_store(url) as store:
+        yield store
+
+
+async def drive(store: Store, run_id: str, rounds: int, size: int) -> None:
+    """A run as a loop records it: two commits a step."""
+    contents = [prose(n, 2_000).encode() for n in range(3)]
+    blobs = {digest(content): content for content in contents}
+    instructions, tools, settings = blobs
+    last = await store.journal.append(run_id, [started(run_id)], after=0, epoch=1)
+    for n in range(rounds):
+        asked = ModelRequested("openai:gpt-5", instructions, tools, settings, ((0, n),), "d" * 32, 8_192)
+        events = [event(run_id, asked), replied(run_id)]
+        last = await store.journal.append(run_id, events, after=last, epoch=1, blobs=None if n else blobs)
+        result = ToolFinished(new_id("call"), ToolResult("call_1", "get_weather", prose(n, size)), 1.2, "{}")
+        last = await store.journal.append(run_id, [event(run_id, result)], after=last, epoch=1)
+    await store.journal.append(run_id, [finished(run_id)], after=last, epoch=1)
+
+
+@pytest.mark.parametrize(("runs", "most"), [(1, 300_000), (10, 2_400_000)])
+async def test_a_run_is_compact_and_size_is_linear(store: Store, path: Path, runs: int, most: int) -> None:
+    for n in range(runs):
+        await drive(store, f"run_{n}", 50, 4_096)
+    await store.close()
+    assert path.stat().st_size < most  # noqa: ASYNC240 - the store is closed
+
+
+async def test_the_log_beside_the_file_stays_small(store: Store, path: Path) -> None:
+    for n in range(5):
+        await store.journal.append(
+            f"run_{n}", [], after=0, epoch=1, blobs={f"{n}": random.Random(n).randbytes(3_000_000)}
+        )
+        await drive(store, f"small_{n}", 20, 500)
+    assert path.with_name("store.db-wal").stat().st_size < 8_000_000  # noqa: ASYNC240 - a test may
+
+
+def turn(n: int) -> list[Message]:
+    call = ToolCall(f"call_{n}", "search", "{}")
+    return [UserMessage(f"turn {n}"), Reply((call,)), ToolResult(call.id, "search", prose(n, 300_000))]
+
+
+@linux
+async def test_a_turn_costs_what_it_adds_and_a_window_reads_what_it_shows(store: Store) -> None:
+    await store.sessions.load("s")
+    for n in range(100):
+        before = moved("wchar")
+        messages = turn(n)
+        results = [event("", ToolFinished("c", m, 1.0)) for m in messages if isinstance(m, ToolResult)]
+        await store.journal.append(f"run_{n}", [started(f"run_{n}"), *results], after=0, epoch=1)
+        await store.sessions.append("s", f"run_{n}", messages)
+        if n % 20 == 0:
+            before = moved("wchar")
+    written = moved("wchar") - before
+    assert written < 20 * 1_000_000
+    before = moved("rchar")
+    window = await store.sessions.load("s", 6)
+    assert window == [*turn(98), *turn(99)]
+    assert moved("rchar") - before < 2_000_000

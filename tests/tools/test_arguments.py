@@ -1,0 +1,252 @@
+"""The validation gate: what gets through, what is put right on the way, and what a model is told of the rest."""
+
+from __future__ import annotations
+
+import datetime
+import json
+from collections.abc import Callable
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, field_validator
+
+from glassloop.core.encoding import dumps
+from glassloop.core.errors import ToolError
+from glassloop.tools.arguments import ArgumentsError, parse_arguments
+from glassloop.tools.tool import as_tool
+
+SECRET = "SECRET-" + "x" * 300
+
+
+class Step(BaseModel):
+    n: int
+    note: str = "none"
+
+
+def now() -> str: ...
+
+
+def add(a: int, b: int) -> int: ...
+
+
+def search(q: str, limit: int = 10, lang: str | None = None, exact: bool = False) -> str: ...
+
+
+def set_tags(tags: list[str]) -> str: ...
+
+
+def send_note(to: str, body: str) -> str: ...
+
+
+def set_mode(dark: bool, label: str | None = None) -> str: ...
+
+
+def plan(
+    steps: list[Step], blob: Annotated[str, Field(max_length=100)], when: Literal["now", "later"] = "now"
+) -> str: ...
+
+
+def kwargs(function: Callable[..., Any], raw: str) -> dict[str, Any]:
+    return as_tool(function).validate(raw).kwargs
+
+
+def refusal(function: Callable[..., Any], raw: str) -> str:
+    with pytest.raises(ArgumentsError) as caught:
+        as_tool(function).validate(raw)
+    return str(caught.value)
+
+
+# What gets through
+
+
+@given(
+    st.fixed_dictionaries(
+        {"q": st.text(st.characters(exclude_categories=("Cs",)))},
+        optional={"limit": st.integers(-(2**60), 2**60), "lang": st.none() | st.just("de"), "exact": st.booleans()},
+    )
+)
+def test_valid_arguments_pass_unchanged(arguments: dict[str, Any]) -> None:
+    checked = as_tool(search).validate(dumps(arguments).decode())
+    assert checked == (arguments, arguments, False)
+
+
+def test_missing_null_and_falsy_arguments() -> None:
+    assert kwargs(search, '{"q": "x"}') == {"q": "x"}
+    assert kwargs(search, '{"q": "x", "limit": null, "lang": null}') == {"q": "x", "lang": None}
+    assert kwargs(search, '{"q": "", "limit": 0, "exact": false}') == {"q": "", "limit": 0, "exact": False}
+    assert kwargs(set_mode, '{"dark": false}') == {"dark": False}
+    assert kwargs(set_tags, '{"tags": []}') == {"tags": []}
+
+
+@pytest.mark.parametrize("raw", ["", " \n", "null", "{}", '"{}"', "[]"])
+def test_no_arguments(raw: str) -> None:
+    checked = as_tool(now).validate(raw)
+    assert (checked.kwargs, checked.arguments) == ({}, {})
+
+
+def test_arguments_may_come_as_an_object_already() -> None:
+    assert as_tool(add).validate({"a": 1, "b": 2}).kwargs == {"a": 1, "b": 2}
+    assert as_tool(now).validate(None).kwargs == {}
+
+
+def test_unambiguous_spellings() -> None:
+    def go(n: int, f: float, b: bool, day: datetime.date, lit: Literal[1, 2] = 1) -> None: ...
+
+    given_ = kwargs(go, '{"n": "5", "f": "2.5", "b": "true", "day": "2026-02-28", "lit": "2"}')
+    assert given_ == {"n": 5, "f": 2.5, "b": True, "day": datetime.date(2026, 2, 28), "lit": 2}
+
+
+# What is put right
+
+
+def test_what_was_repaired_is_told_and_can_be_sent_again() -> None:
+    checked = as_tool(add).validate('"{\\"a\\": 2, \\"b\\": 3}"')
+    assert (checked.kwargs, checked.arguments, checked.repaired) == ({"a": 2, "b": 3}, {"a": 2, "b": 3}, True)
+    assert as_tool(add).validate(json.dumps(checked.arguments)) == (checked.kwargs, checked.arguments, False)
+
+
+def test_a_nested_text_is_unwrapped_only_where_no_text_is_allowed() -> None:
+    assert kwargs(set_tags, '{"tags": "[\\"x\\",\\"y\\"]"}') == {"tags": ["x", "y"]}
+    assert kwargs(set_tags, "{\"tags\": \"['x', 'y']\"}") == {"tags": ["x", "y"]}
+    assert kwargs(send_note, '{"to": "me", "body": "[\\"keep\\"]"}') == {"to": "me", "body": '["keep"]'}
+
+    def either(value: list[str] | str) -> None: ...
+
+    assert kwargs(either, '{"value": "[1]"}') == {"value": "[1]"}
+
+    def anything(value: Any) -> None: ...
+
+    assert kwargs(anything, '{"value": "{}"}') == {"value": "{}"}
+
+
+def test_deep_inside_too() -> None:
+    raw = json.dumps(
+        {"steps": json.dumps([{"n": "1", "note": {"a": 1}}, json.dumps({"n": 2, "note": None})]), "blob": 5}
+    )
+    assert kwargs(plan, raw) == {"steps": [Step(n=1, note='{"a":1}'), Step(n=2)], "blob": "5"}
+
+
+def test_a_value_where_only_text_is_allowed_becomes_its_json() -> None:
+    assert kwargs(send_note, '{"to": 5, "body": {"a": [1, "é"]}}') == {"to": "5", "body": '{"a":[1,"é"]}'}
+    assert kwargs(send_note, '{"to": true, "body": 1.5}') == {"to": "true", "body": "1.5"}
+
+
+def test_python_literals_stay_what_they_are_in_python() -> None:
+    assert kwargs(set_mode, "{'dark': True, 'label': None}") == {"dark": True, "label": None}
+
+
+def test_only_what_was_refused_is_touched() -> None:
+    def go(exact: Annotated[str, Field(pattern="^[0-9]+$")] | int, tags: list[str]) -> None: ...
+
+    checked = as_tool(go).validate('{"exact": "007", "tags": "[\\"a\\"]"}')
+    assert checked.arguments == {"exact": "007", "tags": ["a"]}
+
+
+# What is turned back
+
+
+@pytest.mark.parametrize(
+    "raw", ['{"a": 1, "b": 2', '{"a": 1, "b": "2', "5", "false", "0", "[]", '"x"', "{'a': 1, 'b': 2", '{"a": , "b": 1}']
+)
+def test_what_is_no_object(raw: str) -> None:
+    assert refusal(add, raw).startswith("add was not run")
+
+
+def test_numbers_that_are_none() -> None:
+    def go(f: float, extra: dict[str, Any]) -> None: ...
+
+    for raw in ('{"f": NaN, "extra": {}}', '{"f": 1e999, "extra": {}}', '{"f": 1, "extra": {"x": 1e999}}'):
+        refusal(go, raw)
+    assert "f: should be a finite number" in refusal(go, '{"f": "NaN", "extra": {}}')
+
+
+def test_every_path_is_named_with_what_is_allowed_and_no_value_is_repeated() -> None:
+    text = refusal(plan, json.dumps({"steps": [{"n": 1}, {"n": "two"}], "blob": SECRET, "when": SECRET}))
+    assert "- steps.1.n: should be a valid integer" in text
+    assert "- blob: string should have at most 100 characters (you sent a string of 307 characters)" in text
+    assert "- when: should be 'now' or 'later'" in text
+    assert "Call plan again" in text
+    assert "SECRET" not in text
+    assert "two" not in text
+
+
+def test_missing_arguments_say_what_they_are() -> None:
+    text = refusal(plan, "{}")
+    assert "- steps: missing, and required (array)" in text
+    assert "- blob: missing, and required (string)" in text
+    assert "- steps.0.n: missing, and required (integer)" in refusal(plan, '{"steps": [{}], "blob": ""}')
+
+
+def test_an_unknown_argument_is_never_dropped() -> None:
+    assert "- limt: there is no such argument; did you mean limit?" in refusal(search, '{"q": "x", "limt": 5}')
+    assert "- zzz: there is no such argument; there are: a, b" in refusal(add, '{"a": 1, "b": 2, "zzz": 3}')
+    assert "it takes none, so send {}" in refusal(now, '{"dummy": ""}')
+
+
+def test_alternatives_of_a_union_are_joined() -> None:
+    def go(value: int | list[int]) -> None: ...
+
+    assert "- value: should be a valid integer or should be a valid array" in refusal(go, '{"value": "x"}')
+
+
+def test_formats_come_with_an_example() -> None:
+    def go(day: datetime.date) -> None: ...
+
+    assert "such as 2026-02-28" in refusal(go, '{"day": "tomorrow"}')
+
+
+def test_the_words_of_a_validator_reach_the_model_without_the_value() -> None:
+    class Order(BaseModel):
+        number: str
+
+        @field_validator("number")
+        @classmethod
+        def check(cls, value: str) -> str:
+            raise ValueError(f"{value} must look like A-1024")
+
+    def go(order: Order) -> None: ...
+
+    text = refusal(go, json.dumps({"order": {"number": SECRET}}))
+    assert "- order.number: (the value) must look like A-1024" in text
+    assert "SECRET" not in text
+
+
+def test_messages_stay_short() -> None:
+    huge = [{"n": SECRET, "note": SECRET} for _ in range(10_000)]
+    text = refusal(plan, json.dumps({"steps": huge, "blob": SECRET, **{f"{SECRET}{n}": 1 for n in range(100)}}))
+    assert len(text) <= 1_500
+    assert "more" in text
+
+
+def test_an_error_is_meant_for_the_model() -> None:
+    with pytest.raises(ToolError) as caught:
+        as_tool(add).validate('{"a": 1}')
+    assert isinstance(caught.value, ArgumentsError)
+    assert [(problem.path, caught.value.tool) for problem in caught.value.problems] == [("b", "add")]
+
+
+@pytest.mark.parametrize("depth", [150, 5_000])
+def test_huge_nesting_does_not_overflow(depth: int) -> None:
+    def go(value: Any) -> None: ...
+
+    raw = '{"value": ' + "[" * depth + "]" * depth + "}"
+    if depth < 200:
+        assert kwargs(go, raw)
+    else:
+        assert "nested too deeply" in refusal(go, raw)
+
+
+def test_a_cut_off_reply_is_never_repaired() -> None:
+    with pytest.raises(ArgumentsError, match="cut off"):
+        as_tool(now).validate("", complete=False)
+    assert as_tool(add).validate('{"a": 1, "b": 2}', complete=False).kwargs == {"a": 1, "b": 2}
+
+
+def test_parsing_alone() -> None:
+    schema = as_tool(add).parameters
+    parsed = parse_arguments("{'a': 1, 'reason': 'why'}", schema)
+    assert parsed == {"a": 1, "reason": "why"}
+    with pytest.raises(ArgumentsError):
+        parse_arguments("[]", schema)
