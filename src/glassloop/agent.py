@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import os
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, TypedDict
@@ -20,7 +21,7 @@ from glassloop.core.limits import Limits
 from glassloop.core.messages import Message, UserMessage
 from glassloop.core.result import Decision, RunResult
 from glassloop.journal.recorder import Recorder, Subscriber
-from glassloop.journal.requests import RequestLog
+from glassloop.journal.requests import RequestLog, message_digest
 from glassloop.journal.state import State, fold
 from glassloop.loop import drive
 from glassloop.memory.session import WhenBusy
@@ -213,7 +214,7 @@ class Agent:
                     identity=identity,
                     input=UserMessage(input) if isinstance(input, str) else input,
                     limits=options.get("limits") or self.limits,
-                    history=tuple(options.get("history", ())),
+                    history=_not_in(before, options.get("history", ())),
                     session_length=len(before),
                 )
             )
@@ -311,6 +312,19 @@ def _bound(layer: ToolMiddleware, approver: Approver | None, store: Store) -> To
             return Idempotency(store.ledger, layer.ttl)
         case _:
             return layer
+
+
+def _not_in(session: Sequence[Message], history: Sequence[Message]) -> tuple[Message, ...]:
+    """The history without what the session has already: a caller may give both."""
+    known = Counter(map(message_digest, session))
+    fresh: list[Message] = []
+    for message in history:
+        key = message_digest(message)
+        if known[key]:
+            known[key] -= 1
+        else:
+            fresh.append(message)
+    return tuple(fresh)
 
 
 def _answers(state: State, decisions: Mapping[str, Decision | bool]) -> list[ApprovalDecided]:

@@ -10,7 +10,7 @@ import re
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any
+from typing import Any, cast
 
 from child import NotApplicable
 
@@ -38,7 +38,7 @@ OUTCOMES = {
     "filtered": "refused",
     "waiting": "paused",
 }
-NOT_BUILT = ("window_messages", "limit_tokens", "inject_user_text_before_next_request", "start_history_ends_with")
+NOT_BUILT = ("window_messages", "limit_tokens", "inject_user_text_before_next_request")
 SETTINGS = {item.name for item in fields(ModelSettings)}
 
 
@@ -67,7 +67,7 @@ async def arun(case: dict[str, Any], base_url: str, tools: list[Any]) -> dict[st
         settings=_settings(asked),
         limits=_limits(asked),
     )
-    history = from_openai(asked.get("history") or [])
+    history = from_openai([*_list(asked.get("history")), *_list(asked.get("start_history_ends_with"))])
     plays = [await _turn(agent, asked, asked.get("prompt"), history)]
     if asked.get("follow_up"):
         plays.append(await _turn(agent, asked, asked["follow_up"], _messages(plays[-1])))
@@ -86,6 +86,10 @@ def _refuse_what_is_not_built(asked: dict[str, Any], tools: list[Any]) -> None:
         raise NotApplicable("no summary of the older part yet")
     if any(given.fn is None for given in tools):
         raise NotApplicable("no handoffs yet")
+
+
+def _list(given: Any) -> list[Any]:
+    return cast("list[Any]", given) if isinstance(given, list) else [given] if given else []
 
 
 def _model(asked: dict[str, Any], url: str, root: str) -> Model:

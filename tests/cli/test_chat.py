@@ -160,7 +160,7 @@ def test_lines_come_through_a_pipe(cli: Cli, at: At) -> None:
 
 def test_commands(cli: Cli, at: At) -> None:
     commands = (
-        "/help;/session;/trace on;weather;/trace off|weather|/runs|/new|fresh|/session s|back|/what ever|/exit|no"
+        "/help;/session;/trace on;weather;/trace off;weather;/runs;/new;fresh;/session s;back;/what ever;/exit;no"
     )
     lines = commands.replace(";", "\n")
     with ModelServer(brain) as server:

@@ -256,6 +256,21 @@ def test_a_terminal_is_asked(cli: Cli, at: At) -> None:
     assert "not this one" in outcome
 
 
+def test_an_answer_that_comes_too_late(cli: Cli, at: At) -> None:
+    layer = "from glassloop.middleware.approval import Approval\n"
+    text = (cli.folder / "agent.py").read_text().replace("name=", "middleware=[Approval(seconds=0.1)], name=")
+    cli.write("agent.py", layer + text)
+    with ModelServer(script=[ask(call("delete_row", row_id=1)), say("kept")]) as server:
+        terminal = cli.terminal("run", "agent.py", "hi", **at(server))
+        terminal.expect("[e]dit the arguments: ")
+        assert server.wait_for_requests(2)
+        terminal.type("y\n")
+        terminal.expect("Too late: ")
+        terminal.expect("kept\n")
+        assert terminal.code() == 0
+    assert not (cli.folder / "deleted.txt").exists()
+
+
 def result_texts(server: ModelServer) -> list[str]:
     """The tool results in the last request."""
     conversation: Conversation | None = server.requests[-1].conversation

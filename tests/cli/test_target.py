@@ -67,12 +67,24 @@ def test_a_folder_that_is_a_package() -> None:
     assert load_target("./shop").agent.name == "one"
 
 
-@pytest.mark.parametrize("name", ["json", "asyncio", "my-agent", "glassloop"])
+@pytest.mark.parametrize("name", ["json", "asyncio", "glassloop"])
 def test_a_file_may_have_the_name_of_another_module(name: str) -> None:
     write(f"{name}.py", ONE)
     other = sys.modules.get(name)
     assert load_target(f"{name}.py:agent").agent.name == "one"
     assert sys.modules.get(name) is other
+
+
+def test_a_file_name_that_could_be_no_module_name() -> None:
+    write("my-agent.v2.py", ONE)
+    assert load_target("my-agent.v2.py:agent").agent.name == "one"
+
+
+def test_the_module_has_the_same_name_each_time() -> None:
+    write("desk.py", "from glassloop import Agent\nagent = Agent(name=__name__)")
+    write("json.py", "from glassloop import Agent\nagent = Agent(name=__name__)")
+    names = [load_target(f"{name}.py").agent.name for name in ("desk", "json") for _ in range(2)]
+    assert names == ["desk", "desk", "_target_json", "_target_json"]
 
 
 def test_an_attribute_of_an_attribute() -> None:

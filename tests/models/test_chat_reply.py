@@ -64,11 +64,8 @@ async def test_a_whole_answer(play: Callable[..., Any]) -> None:
 
 
 async def test_calls_are_calls_whatever_the_finish_reason_says(play: Callable[..., Any]) -> None:
-    message = {
-        "content": None,
-        "tool_calls": [{"id": "", "function": {"name": "add\n", "arguments": None}}, {"function": {}}],
-    }
-    reply = await whole(play, message, "stop")
+    calls: list[Any] = [{"id": "", "function": {"name": "add\n", "arguments": None}}, {"function": {}}]
+    reply = await whole(play, {"content": None, "tool_calls": calls}, "stop")
     assert [(call.name, call.arguments) for call in reply.calls] == [("add\n", ""), ("", "")]
 
 
@@ -226,20 +223,21 @@ async def test_where_a_stream_is_cut_makes_no_difference(play: Callable[..., Any
     assert parts == [ThinkingPart("二 + 三"), TextPart("Let me see. ")]
 
 
-@given(length=st.integers(0, len(CALLING.encode())))
-async def test_a_stream_that_ends_early_is_whole_or_a_failure(play: Callable[..., Any], length: int) -> None:
-    body = CALLING.encode()[:length]
-    finished = (
-        length >= len(CALLING.partition('"tool_calls"}')[0].encode()) and b'"finish_reason": "tool_calls"}]}' in body
-    )
-    try:
-        reply, _ = await play(model(FakeAnswer.sse(body)))
-    except ModelError as error:
-        assert not finished
-        assert (error.kind, error.partial in ("", "Let me see. ")) == ("connection", True)
-    else:
-        assert finished
-        assert replace(reply, usage=CALLED.usage) == CALLED
+FINISHED = len(CALLING.partition('"tool_calls"}')[0].encode()) + len('"tool_calls"}]}')
+
+
+@given(length=st.integers(FINISHED, len(CALLING.encode())))
+async def test_a_stream_cut_after_its_finish_reason_is_complete(play: Callable[..., Any], length: int) -> None:
+    reply, _ = await play(model(FakeAnswer.sse(CALLING.encode()[:length])))
+    assert replace(reply, usage=CALLED.usage) == CALLED
+
+
+@given(length=st.integers(0, FINISHED - 1))
+async def test_a_stream_cut_before_its_finish_reason_is_a_failure(play: Callable[..., Any], length: int) -> None:
+    with pytest.raises(ModelError, match="broke off") as caught:
+        await play(model(FakeAnswer.sse(CALLING.encode()[:length])))
+    assert caught.value.kind == "connection"
+    assert caught.value.partial in ("", "Let me see. ")
 
 
 @pytest.mark.parametrize(
@@ -301,6 +299,28 @@ async def test_a_server_that_streams_although_not_asked(play: Callable[..., Any]
 async def test_a_page_in_place_of_an_answer(play: Callable[..., Any], kind: str) -> None:
     with pytest.raises(ModelError, match="HTML page; check the base URL"):
         await play(model(FakeAnswer([b"<!doctype html><p>", b"Log in"], headers={"content-type": kind})))
+
+
+@pytest.mark.parametrize(
+    ("chunks", "text"),
+    [
+        ([r'{"content":"\ud83c"}', r'{"content":"\udf0d!"}'], "🌍!"),
+        ([r'{"content":"\ud83c"}', '{"content":" alone"}'], "\ufffd alone"),
+        (['{"content":"x","logprobs":NaN}'], "x"),
+    ],
+)
+async def test_a_character_cut_in_two_does_not_fail_the_reply(
+    play: Callable[..., Any], chunks: list[str], text: str
+) -> None:
+    stream = sse(*(f'{{"choices":[{{"delta":{chunk}}}]}}' for chunk in chunks), delta("stop"))
+    reply, _ = await play(model(FakeAnswer.sse(stream)))
+    assert reply.text == text
+
+
+async def test_bytes_that_are_not_utf8_do_not_fail_the_reply(play: Callable[..., Any]) -> None:
+    body = b'data: {"choices":[{"delta":{"content":"caf\xe9"},"finish_reason":"stop"}]}\n\n'
+    reply, _ = await play(model(FakeAnswer.sse(body)))
+    assert reply.text == "caf\ufffd"
 
 
 async def test_tool_names_are_mapped_back(play: Callable[..., Any]) -> None:

@@ -11,9 +11,10 @@ import pytest
 
 from glassloop.core.errors import ConfigurationError, ModelError
 from glassloop.core.messages import UserMessage
+from glassloop.models.http import AiohttpTransport
 from glassloop.models.model import ModelRequest, ModelSettings, TextPart, complete
 from glassloop.models.openai_chat import OpenAIChat
-from glassloop.models.transport import AiohttpTransport, host_of
+from glassloop.models.transport import host_of
 
 OK = b'{"choices":[{"message":{"content":"hi"},"finish_reason":"stop"}]}'
 CHUNK = b'data: {"choices":[{"delta":{"content":"x"}}]}\n\n'

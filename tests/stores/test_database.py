@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from glassloop.core.errors import StoreError
+from glassloop.core.errors import GlassloopError, StoreError
 from glassloop.core.events import Event, ToolFinished
 from glassloop.core.messages import ToolResult, UserMessage
 from glassloop.journal.feed import Feed
@@ -107,7 +107,7 @@ async def test_a_broken_statement_is_one_sentence_and_hurts_nobody(database: Dat
 
 
 async def test_reading_cannot_write(database: Database) -> None:
-    with pytest.raises(StoreError):
+    with pytest.raises(GlassloopError):
         await database.read(lambda cursor: cursor.execute("DELETE FROM glassloop_runs"))
 
 
@@ -269,7 +269,7 @@ async def test_closing_leaves_one_file(store: Store, path: Path) -> None:
     await store.journal.append("run_1", [started("run_1")], after=0, epoch=1)
     await store.journal.read("run_1")
     await store.close()
-    assert [file.name for file in path.parent.iterdir()] == ["store.db"]  # noqa: ASYNC240 - nothing else is going on
+    assert [file.name for file in path.parent.iterdir()] == ["store.db"]
 
 
 async def test_a_closed_store_that_was_never_used_makes_no_file(path: Path, url: str) -> None:

@@ -422,6 +422,48 @@ asyncio.run(main())
     assert busy == "SessionBusy"
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+async def test_a_child_forked_in_the_middle_of_a_write_is_told(url: str, clean_environment: dict[str, str]) -> None:
+    said = await asyncio.to_thread(
+        run_script,
+        url,
+        """
+import warnings
+warnings.simplefilter("ignore")
+from glassloop.stores import worker
+worker._FORK_S = 0.1
+from glassloop.stores.database import Database
+database = Database(url.removeprefix("sqlite:///"))
+busy = threading.Event()
+def dawdle(cursor):
+    busy.set()
+    time.sleep(1)
+    return "written"
+async def use(database):
+    try:
+        return await database.write(lambda cursor: cursor.execute("SELECT 'used'").fetchone()[0])
+    except Exception as error:
+        return error
+async def main():
+    writing = asyncio.create_task(database.write(dawdle))
+    await asyncio.to_thread(busy.wait)
+    child = os.fork()
+    if child == 0:
+        print(asyncio.run(use(database)), flush=True)
+        print(asyncio.run(use(Database(url.removeprefix("sqlite:///")))), flush=True)
+        os._exit(0)
+    print(await writing)
+    print(await use(database))
+    assert os.waitpid(child, 0)[1] == 0
+asyncio.run(main())
+""",
+        clean_environment,
+    )
+    told = [line for line in said.splitlines() if "was busy when this process was forked" in line]
+    assert len(told) == 2
+    assert {"written", "used"} <= set(said.splitlines())
+
+
 async def test_messages_of_another_process_are_seen(store: Store, start: Start) -> None:
     other = start("""
     await store.sessions.append("s", "run_1", [UserMessage("from afar")])

@@ -151,7 +151,9 @@ def test_only_what_was_refused_is_touched() -> None:
     "raw", ['{"a": 1, "b": 2', '{"a": 1, "b": "2', "5", "false", "0", "[]", '"x"', "{'a': 1, 'b': 2", '{"a": , "b": 1}']
 )
 def test_what_is_no_object(raw: str) -> None:
-    assert refusal(add, raw).startswith("add was not run")
+    text = refusal(add, raw)
+    assert text.startswith("add was not run")
+    assert text.endswith("Call add again with all of them in one JSON object.")
 
 
 def test_numbers_that_are_none() -> None:

@@ -8,6 +8,7 @@ import sys
 from typing import Any, cast
 
 from glassloop.cli.printable import printable
+from glassloop.cli.signals import insist_on_interrupts
 from glassloop.core.result import Decision, PendingApproval
 
 _YES = ("y", "yes", "是", "好", "可以", "同意")
@@ -24,6 +25,8 @@ class Lines:
     def __init__(self) -> None:
         self.terminal = sys.stdin.isatty()
         self._readline = _readline() if self.terminal and sys.stdout.isatty() else None
+        if self._readline is not None:
+            insist_on_interrupts()
 
     def read(self, prompt: str, *, remember: bool = False, draft: str = "") -> str:
         """One line without its end.

@@ -12,8 +12,9 @@ from glassloop.cli.output import View, use_colour
 from glassloop.cli.problems import CANCELLED, OK, report, say
 from glassloop.cli.recorded import opened
 from glassloop.cli.running import Options, approve, beginning, chosen_model, conclude
+from glassloop.cli.signals import Terminated, ended_by_signals
 from glassloop.cli.target import Target
-from glassloop.cli.watching import Interrupted, Terminated, ended_by_signals, watch
+from glassloop.cli.watching import Interrupted, watch
 from glassloop.core.ids import new_id
 from glassloop.journal.projection import RunFilter
 

@@ -12,8 +12,8 @@ from glassloop.cli.output import View
 from glassloop.cli.problems import UsageProblem, say
 from glassloop.cli.recorded import find_run, opened
 from glassloop.cli.running import Options, asker, chosen_model, conclude, watched
+from glassloop.cli.signals import ended_by_signals
 from glassloop.cli.target import Target
-from glassloop.cli.watching import ended_by_signals
 from glassloop.core.result import Decision
 
 if TYPE_CHECKING:

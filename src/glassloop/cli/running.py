@@ -15,8 +15,9 @@ from glassloop.cli.options import DEFAULT_STORE
 from glassloop.cli.output import View
 from glassloop.cli.problems import say
 from glassloop.cli.recorded import opened
+from glassloop.cli.signals import ended_by_signals
 from glassloop.cli.target import Target
-from glassloop.cli.watching import Ask, Begin, Interrupted, ended_by_signals, watch
+from glassloop.cli.watching import Ask, Begin, Interrupted, watch
 from glassloop.core.errors import ConfigurationError
 from glassloop.core.limits import Limits
 from glassloop.core.result import Decision, PendingApproval, RunResult

@@ -88,10 +88,14 @@ def _import_file(path: Path) -> ModuleType:
 
 
 def _run_file(path: Path) -> ModuleType:
-    """Import a file that is in no package under its own name, or another where that name is taken."""
+    """Import a file that is in no package under its own name, or another where that name is somebody else's.
+
+    The name is the same in every process: approvals are bound to it, as a part of where a tool comes from.
+    """
     name = path.stem
-    if name in sys.modules or name in sys.stdlib_module_names or not name.isidentifier():
-        name = f"_glassloop_target_{abs(hash(str(path)))}"
+    known = getattr(sys.modules.get(name), "__file__", None)
+    if name in sys.stdlib_module_names or (name in sys.modules and known != str(path)):
+        name = f"_target_{name}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise UsageProblem(f"{path} is not a Python file: its name must end in .py.")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import TYPE_CHECKING
 
 from glassloop.cli.background import Background
 from glassloop.cli.problems import CANCELLED, Problem, say
+from glassloop.cli.signals import Terminated
 from glassloop.core.errors import RunError
 from glassloop.core.events import Event, TextDelta, ThinkingDelta
 from glassloop.core.result import Decision, PendingApproval, RunResult
@@ -38,10 +38,6 @@ class Interrupted(KeyboardInterrupt):
         super().__init__()
         self.result = result
         self.leave = leave
-
-
-class Terminated(KeyboardInterrupt):
-    """SIGTERM or SIGHUP: the program is to end, not only the run."""
 
 
 def watch(background: Background, begin: Begin, show: Show, ask: Ask | None = None) -> RunResult:
@@ -163,21 +159,3 @@ def _result_of(future: Future[RunResult | None]) -> RunResult | None:
     with suppress(Exception):
         return future.result(timeout=1.0)
     return None
-
-
-@contextmanager
-def ended_by_signals() -> Generator[None]:
-    """SIGTERM and SIGHUP raise `Terminated` in the main thread; a signal that is ignored stays so."""
-    numbers = [getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)]
-    mine = [number for number in numbers if signal.getsignal(number) is signal.SIG_DFL]
-    for number in mine:
-        signal.signal(number, _terminate)
-    try:
-        yield
-    finally:
-        for number in mine:
-            signal.signal(number, signal.SIG_DFL)
-
-
-def _terminate(number: int, frame: object) -> None:
-    raise Terminated(signal.Signals(number).name)

@@ -33,9 +33,12 @@ def loads(data: str | bytes) -> Any:
     """Decode strict JSON (no NaN, no infinity).
 
     Raises:
-        ValueError: `data` is not JSON.
+        ValueError: `data` is not JSON (text with half a character in it is none either).
     """
-    return from_json(data, allow_inf_nan=False)
+    try:
+        return from_json(data, allow_inf_nan=False)
+    except TypeError as error:
+        raise ValueError("text with a lone surrogate is not JSON") from error
 
 
 def canonical(value: object) -> str:

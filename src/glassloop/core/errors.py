@@ -8,6 +8,8 @@
     │   ├── ModelError              the model or its server failed
     │   └── FatalToolError          a tool asked for the run to stop
     ├── ToolError                   raised by a tool; its text is meant for the model
+    │   ├── ArgumentsError          arguments that did not pass the gate (tools/problems.py)
+    │   └── CallStopped             a layer ended the call (middleware/call.py)
     ├── StoreError                  a journal, ledger or session store failed
     │   ├── Conflict                others appended to the run; read the tail and try again
     │   └── Fenced                  a newer driver has taken the run over

@@ -138,8 +138,8 @@ class EffectStarted:
 class ToolFinished:
     """A tool call has its result.
 
-    `arguments` are those that ran, after repair and defaults (canonical JSON), or None where none did; `value` is the
-    digest of the whole result where the model saw less of it. `form` tells whether the whole result is text or JSON.
+    `arguments` are those that ran, after repair (JSON; defaults are not filled in), or None where none did. `value` is
+    the digest of the whole result where the model saw less of it; `form` tells whether that is text or JSON.
     """
 
     type: ClassVar[str] = "tool_finished"

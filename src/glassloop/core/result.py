@@ -19,7 +19,7 @@ class ToolExecution:
         call_id: our id of the call.
         step: the model call that asked for it, from 1.
         tool: the tool's name.
-        arguments: the arguments that ran (after repair and defaults); None where the call never ran.
+        arguments: the arguments that ran, after repair; None where the call never ran.
         status: how it ended.
         content: what the model was told.
         value: the whole result as plain JSON values, or None where there is none.

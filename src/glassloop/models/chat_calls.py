@@ -8,6 +8,7 @@ from typing import Any
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.ids import new_id
 from glassloop.core.messages import ToolCall
+from glassloop.models.decoding import mended
 from glassloop.models.shapes import record
 
 AMBIGUOUS = (
@@ -31,7 +32,7 @@ class _Draft:
 
     @property
     def arguments(self) -> str:
-        return "".join(self.pieces)
+        return mended("".join(self.pieces))
 
     @property
     def complete(self) -> bool:
@@ -121,7 +122,7 @@ class CallAssembler:
         begins = not text or text.lstrip().startswith("{")
         if id_ and call.id:  # another id, as servers have it that label every call with index 0
             return not name or (bool(call.pieces) and not begins and not call.complete)
-        if not name:
+        if not name.strip():
             return True
         if index is None and name != call.name and not self._is_split(call, name):
             return False

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glassloop.core.encoding import loads
 from glassloop.core.errors import ModelError
 from glassloop.core.messages import Opaque, Part, Reply, StopReason, Text, Thinking
 from glassloop.core.usage import Usage
 from glassloop.models.chat_calls import CallAssembler
+from glassloop.models.decoding import decoded, mended
 from glassloop.models.failures import Peer, error_failure, not_a_reply
 from glassloop.models.model import ModelPart, TextPart, ThinkingPart
 from glassloop.models.shapes import array, count, record
@@ -76,7 +76,7 @@ class ChatReplyReader:
     @property
     def text(self) -> str:
         """Visible text so far."""
-        return "".join(self._text)
+        return mended("".join(self._text))
 
     def feed(self, event: SSEEvent) -> Sequence[ModelPart]:
         """Take one event of a stream and return what it shows.
@@ -89,7 +89,7 @@ class ChatReplyReader:
             self.done = self.done or data.strip() == b"[DONE]"
             return _NOTHING
         try:
-            chunk = loads(data)
+            chunk = decoded(data)
         except ValueError:
             if self.complete:
                 return _NOTHING
@@ -130,7 +130,7 @@ class ChatReplyReader:
         if self._finish in _FAILED:
             raise ModelError(f"{self._peer.host} gave up on its answer ({self._finish}).", kind="overloaded")
         parts: list[Part] = []
-        if thinking := "".join(self._thinking) or _details_text(self._details):
+        if thinking := mended("".join(self._thinking)) or _details_text(self._details):
             parts.append(Thinking(thinking))
         if text := self.text:
             parts.append(Text(text))

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from glassloop.core.encoding import loads
 from glassloop.core.errors import ModelError
 from glassloop.core.messages import Reply
+from glassloop.models.decoding import decoded
 from glassloop.models.failures import Peer, broken_off, http_failure, not_a_reply
 from glassloop.models.model import ModelPart, ReplyPart
 from glassloop.models.sse import SSEEvent, SSEParser
@@ -146,7 +146,7 @@ async def _error_body(response: Response) -> bytes:
 
 def _json(peer: Peer, body: bytes) -> Any:
     try:
-        return loads(body)
+        return decoded(body)
     except ValueError:
         what = "an HTML page" if body.lstrip().startswith(b"<") else "something that is not JSON"
         raise not_a_reply(peer, what) from None
@@ -154,7 +154,7 @@ def _json(peer: Peer, body: bytes) -> Any:
 
 def _is_json(data: bytes) -> bool:
     try:
-        loads(data)
+        decoded(data)
     except ValueError:
         return False
     return True

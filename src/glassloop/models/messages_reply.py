@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glassloop.core.encoding import dumps, loads
+from glassloop.core.encoding import dumps
 from glassloop.core.ids import new_id
 from glassloop.core.messages import Opaque, Part, Reply, StopReason, Text, Thinking, ToolCall
 from glassloop.core.usage import Usage
+from glassloop.models.decoding import decoded, mended
 from glassloop.models.failures import Peer, error_failure, not_a_reply
 from glassloop.models.model import ModelPart, TextPart, ThinkingPart
 from glassloop.models.shapes import array, count, record
@@ -77,7 +78,7 @@ class MessagesReplyReader:
     @property
     def text(self) -> str:
         """Visible text so far."""
-        return "".join(piece for block in self._blocks if block.kind == "text" for piece in block.text)
+        return mended("".join(piece for block in self._blocks if block.kind == "text" for piece in block.text))
 
     def feed(self, event: SSEEvent) -> Sequence[ModelPart]:
         """Take one event of a stream and return what it shows; events of unknown types are passed over.
@@ -89,7 +90,7 @@ class MessagesReplyReader:
             self.done = self.done or event.data.strip() == b"[DONE]"
             return _NOTHING
         try:
-            data = loads(event.data)
+            data = decoded(event.data)
         except ValueError:
             if self.complete:
                 return _NOTHING
@@ -188,7 +189,7 @@ class MessagesReplyReader:
         return (TextPart(text) if block.kind == "text" else ThinkingPart(text),)
 
     def _part(self, block: _Block) -> Part | None:
-        fields, text, json = block.fields, "".join(block.text), "".join(block.json)
+        fields, text, json = block.fields, mended("".join(block.text)), mended("".join(block.json))
         match block.kind:
             case "text":
                 return Text(text) if text else None
@@ -233,6 +234,6 @@ def _arguments(value: Any) -> str:
 
 def _parsed(json: str) -> Any:
     try:
-        return loads(json)
+        return decoded(json.encode())
     except ValueError:
         return {}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import random
 import sqlite3
 import time
 from collections.abc import Callable
@@ -16,8 +17,7 @@ T = TypeVar("T")
 
 _log = logging.getLogger("glassloop.stores")
 
-_WAIT_S = 1.0  # of one attempt inside SQLite; between two the thread can be seen to live
-_PAUSE_S = 0.02  # SQLite answers some conflicts at once, without its own waiting
+_PAUSE_S = (0.0005, 0.02)  # first and longest; SQLite's own waiting grows to 0.1 s and starves whoever lost once
 _WARN_S = 10.0
 
 _PRAGMAS = (
@@ -39,7 +39,7 @@ def connect(path: str, *, query_only: bool = False) -> sqlite3.Connection:
     connection: sqlite3.Connection | None = None
     try:
         # Never open the file to look at its header: closing that handle would drop SQLite's own locks (POSIX)
-        connection = sqlite3.connect(path, timeout=_WAIT_S, isolation_level=None, check_same_thread=False)
+        connection = sqlite3.connect(path, timeout=0, isolation_level=None, check_same_thread=False)
         patiently(lambda: _prepare(connection, path, query_only), path)
     except (sqlite3.Error, GlassloopError) as error:
         if connection is not None:
@@ -72,8 +72,8 @@ def _prepare(connection: sqlite3.Connection, path: str, query_only: bool) -> Non
 
 def patiently(action: Callable[[], T], path: str) -> T:
     """Do `action`, again and again while another process holds the file: a held lock delays and never fails."""
-    begun = time.monotonic()
-    warned = begun
+    begun = warned = time.monotonic()
+    pause, longest = _PAUSE_S
     while True:
         try:
             return action()
@@ -83,7 +83,8 @@ def patiently(action: Callable[[], T], path: str) -> T:
         if (now := time.monotonic()) - warned > _WARN_S:
             warned = now
             _log.warning("%s has been locked by another process for %.0f s; waiting.", path, now - begun)
-        time.sleep(_PAUSE_S)
+        time.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 1.5, longest)
 
 
 def roll_back(connection: sqlite3.Connection) -> None:

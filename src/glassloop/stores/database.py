@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
+import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
@@ -29,8 +30,13 @@ class Database:
     """
 
     def __init__(self, path: str, watch: Ticker | None = None) -> None:
-        resolved = cache(lambda: os.path.abspath(path))
-        self._writer = Worker("glassloop-writer", path, connect=lambda: connect(resolved()), execute=GroupCommit(path))
+        resolved = cache(lambda: os.path.realpath(path))
+        self._writer = Worker(
+            "glassloop-writer",
+            path,
+            connect=lambda: connect(resolved()),
+            execute=GroupCommit(path, cache(lambda: _turn(resolved()))),
+        )
         self._reader = Worker(
             "glassloop-reader",
             path,
@@ -64,6 +70,14 @@ class Database:
         """Finish what was begun and close the file; idempotent."""
         for worker in (self._reader, self._writer):
             await asyncio.shield(asyncio.wrap_future(worker.stop()))
+
+
+_turns: weakref.WeakValueDictionary[str, threading.Lock] = weakref.WeakValueDictionary()
+
+
+def _turn(path: str) -> threading.Lock:
+    """Whose turn it is to write a file, among the writers of this process: they need not poll for it."""
+    return _turns.setdefault(path, threading.Lock())
 
 
 def poll_after(polls: int) -> float:

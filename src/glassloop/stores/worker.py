@@ -15,7 +15,7 @@ from concurrent.futures import Future
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
-from glassloop.core.errors import GlassloopError, StoreError
+from glassloop.core.errors import StoreError
 
 Work = Callable[[sqlite3.Cursor], Any]
 """What is done on the thread. It may be done again if a transaction had to be repeated."""
@@ -78,11 +78,10 @@ class Worker:
         ticker: Ticker | None = None,
     ) -> None:
         self._name = name
-        self._path = path
+        self.path = path
         self._connect = connect
         self._execute = execute
         self._ticker = ticker
-        self._broken = False
         self._begin()
         _known.add(self)
 
@@ -104,7 +103,7 @@ class Worker:
         """
         with self._gate:
             if self._stopped:
-                raise StoreError(f"The store {self._path} is closed.")
+                raise StoreError(f"The store {self.path} is closed.")
             if self._thread is None:
                 self._thread = self._start()
             self._queue.put(job)
@@ -132,8 +131,11 @@ class Worker:
         return self._ended
 
     def _start(self) -> threading.Thread:
-        if self._broken:
-            raise StoreError(f"The store {self._path} was in use when this process was forked: open it again.")
+        if self.path in _unusable:
+            raise StoreError(
+                f"The store {self.path} was busy when this process was forked, and cannot be used in it: "
+                'fork before using it, or start processes with "spawn".'
+            )
         thread = threading.Thread(target=self._serve, name=self._name, daemon=True)
         _running.add(self)
         thread.start()
@@ -192,8 +194,8 @@ class Worker:
         try:
             with self._busy:
                 self._ticker.tick(self._connected())
-        except (sqlite3.Error, GlassloopError) as error:
-            _log.warning("The store %s cannot be watched at the moment: %s", self._path, error)
+        except Exception as error:  # noqa: BLE001 - the thread must live on
+            _log.warning("The store %s cannot be watched at the moment: %s", self.path, error)
             self._next_tick += _SETBACK_S
 
     def disconnect(self) -> None:
@@ -217,10 +219,12 @@ class Worker:
         """After a fork, in the parent."""
         self._busy.release()
 
-    def restart(self, clean: bool) -> None:
+    def restart(self) -> None:
         """After a fork, in the child: the thread is gone, and its jobs are the parent's."""
-        self._broken = not clean
+        stopped = self._stopped
         self._begin()
+        if stopped:
+            self.stop()
 
     def join(self, timeout: float) -> None:
         """Wait for the thread to end."""
@@ -259,13 +263,17 @@ def _settle(jobs: Sequence[Job]) -> None:
 _known: weakref.WeakSet[Worker] = weakref.WeakSet()
 _running: set[Worker] = set()  # kept alive by their threads, until these end
 
+# Around a fork. SQLite's connections must never be carried into a child (sqlite.org/howtocorrupt.html, section 2.6).
+
+_forking = threading.Lock()
 _paused: list[tuple[Worker, bool]] = []
+_unusable: set[str] = set()  # files that an inherited connection has open: SQLite would take its locks for ours
 
 
 def _before_fork() -> None:
-    """Close all connections: SQLite's must never be carried into a child (howtocorrupt.html, section 2.6)."""
+    _forking.acquire()
     deadline = time.monotonic() + _FORK_S
-    _paused.extend((worker, worker.pause(deadline)) for worker in list(_running))
+    _paused.extend([(worker, worker.pause(deadline)) for worker in list(_running)])
 
 
 def _after_fork_in_parent() -> None:
@@ -273,14 +281,16 @@ def _after_fork_in_parent() -> None:
         if clean:
             worker.resume()
     _paused.clear()
+    _forking.release()
 
 
 def _after_fork_in_child() -> None:
-    unclean = {worker for worker, clean in _paused if not clean}
+    _unusable.update(worker.path for worker, clean in _paused if not clean)
     for worker in list(_known):
-        worker.restart(worker not in unclean)
+        worker.restart()
     _paused.clear()
     _running.clear()
+    _forking.release()
 
 
 def _at_exit() -> None:

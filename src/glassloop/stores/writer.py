@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+import threading
+from collections.abc import Callable, Sequence
 
 from glassloop.stores.connection import explain, patiently, roll_back
 from glassloop.stores.worker import Job
@@ -14,18 +15,21 @@ class GroupCommit:
 
     Args:
         path: of the file, for messages.
+        turn: gives the lock that is held while writing.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, turn: Callable[[], threading.Lock]) -> None:
         self._path = path
+        self._turn = turn
 
     def __call__(self, connection: sqlite3.Connection, jobs: Sequence[Job]) -> None:
         """Do the work of `jobs` and fill in their results and errors."""
         cursor = connection.cursor()
-        if len(jobs) > 1 and self._together(cursor, jobs):
-            return
-        for job in jobs:
-            self._alone(cursor, job)
+        with self._turn():
+            if len(jobs) > 1 and self._together(cursor, jobs):
+                return
+            for job in jobs:
+                self._alone(cursor, job)
 
     def _together(self, cursor: sqlite3.Cursor, jobs: Sequence[Job]) -> bool:
         """Commit all jobs at once; False, with everything undone, if the transaction as a whole failed."""

@@ -1,4 +1,4 @@
-"""The calls of a fresh reply, made fit to be run: names as we know them, no more than allowed, none of a cut-off reply."""
+"""The calls of a fresh reply, made fit to be run: known names, no more than allowed, none of a cut-off reply."""
 
 from __future__ import annotations
 

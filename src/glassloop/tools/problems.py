@@ -58,7 +58,9 @@ class ArgumentsError(ToolError):
 
 def _message(tool: str, problems: Sequence[Problem]) -> str:
     head = f"{tool} was not run: its arguments are not valid."
-    tail = f"Call {tool} again with these corrected and the rest as before."
+    whole = any(not problem.path for problem in problems)
+    how = "all of them in one JSON object" if whole else "these corrected and the rest as before"
+    tail = f"Call {tool} again with {how}."
     room = _MOST_CHARACTERS - len(head) - len(tail) - 40
     lines: list[str] = []
     for problem in problems[:_MOST_PROBLEMS]:

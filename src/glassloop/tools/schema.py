@@ -26,7 +26,6 @@ ValidateJson = Callable[[str | bytes], dict[str, Any]]
 """From the JSON of the arguments to the function's keyword arguments; raises `pydantic_core.ValidationError`."""
 
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, val_json_bytes="base64", ser_json_bytes="base64")
-TypeAdapter(int)  # with its first validator pydantic reads plugins from the disk: now, and not in an event loop
 
 
 @dataclass(frozen=True, slots=True)
