@@ -1,22 +1,26 @@
 # Needs Python 3.11 or newer and make (also the make 3.81 of macOS); everything else goes into .venv.
 
 SHELL = /bin/sh
-EXAMPLE ?= mini
+EXAMPLE ?= ticket
+PORT ?= 8090
 
 # What the user wrote reaches the programs through the environment, as written: `$`, quotes and brackets are text.
 override EXAMPLE := $(value EXAMPLE)
 override Q := $(value Q)
 override QUICK := $(value QUICK)
-export EXAMPLE Q QUICK
+override PORT := $(value PORT)
+export EXAMPLE Q QUICK PORT
 
 PY = .venv/bin/python
 PIP_INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --use-pep517
 
-.PHONY: help run test check format bench lock clean
+.PHONY: help run serve test kill check format bench lock clean
 
 help:
-	@echo 'make run [EXAMPLE=mini] [Q="..."]   run an example and trace its steps (a stand-in model answers unless MODEL is set)'
+	@echo 'make run [EXAMPLE=ticket] [Q="..."] run an example and trace its steps (a stand-in model answers unless MODEL is set)'
+	@echo 'make serve [EXAMPLE=ticket] [PORT=8090]  serve an example over HTTP on this machine, with demonstration keys'
 	@echo 'make test                           run the tests'
+	@echo 'make kill [KILLS=1000]              kill the program again and again and audit it (SEED=..., SECONDS=...)'
 	@echo 'make check                          lint, formatting and types'
 	@echo 'make format                         format the code and mend what the linter can'
 	@echo 'make bench [QUICK=1]                measure against other agent libraries'
@@ -31,8 +35,17 @@ run: .venv/.installed
 	case "$$Q" in '') ;; -*) set -- "$$@" -- "$$Q" ;; *) set -- "$$@" "$$Q" ;; esac; \
 	exec $(PY) -m "examples.$$EXAMPLE" "$$@"
 
+serve: .venv/.installed
+	@if [ ! -f "examples/$$EXAMPLE/http.py" ]; then \
+	  echo "The example \"$$EXAMPLE\" has no server; there is one in:" \
+	    `ls examples/*/http.py | sed -e 's/^examples.//' -e 's/.http.py$$//'` >&2; exit 2; fi; \
+	exec $(PY) -m glassloop serve "examples/$$EXAMPLE:app" --demo --port "$$PORT"
+
 test: .venv/.installed-test
 	@$(PY) -m pytest
+
+kill: .venv/.installed-test
+	@$(PY) tests/kill --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
 
 check: .venv/.installed-test
 	@echo 'ruff check'; $(PY) -m ruff check .

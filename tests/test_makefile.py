@@ -17,14 +17,15 @@ WITHOUT_VENV = "#!/bin/sh\ncase $2 in *print*) echo 3.11.2 ;; *ensurepip*) exit 
 
 @pytest.fixture
 def house(root: Path, tmp_path: Path) -> Path:
-    """A repository with the Makefile, an environment that is up to date, and two examples that print what they get."""
+    """A repository with the Makefile, an environment that is up to date, and examples that print what they get."""
     house = tmp_path / "house"
-    for name in ("examples/travel", ".venv/bin"):
+    for name in ("examples/travel", "examples/ticket", ".venv/bin"):
         (house / name).mkdir(parents=True)
     shutil.copytree(root / ".ci", house / ".ci")
     for name in ("Makefile", "pyproject.toml", "requirements.lock"):
         shutil.copy(root / name, house)
-    for name in ("examples/mini.py", "examples/travel/__main__.py"):
+    (house / "examples/ticket/http.py").touch()
+    for name in ("examples/mini.py", "examples/travel/__main__.py", "examples/ticket/__main__.py", "glassloop.py"):
         (house / name).write_text(ECHO, "utf-8")
     (house / ".venv/bin/python").symlink_to(sys.executable)
     (house / ".venv/.installed").touch()
@@ -67,7 +68,26 @@ def test_run_takes_the_example_and_the_store(house: Path) -> None:
 def test_an_unknown_example_is_named_with_those_that_exist(house: Path) -> None:
     done = make(house, "run", "EXAMPLE=nix")
     assert done.returncode != 0
-    assert 'There is no example "nix"; there are: mini travel\n' in done.stderr
+    assert 'There is no example "nix"; there are: mini ticket travel\n' in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "port"), [((), "8090"), (("PORT=8123",), "8123"), (("PORT=$(shell touch owned)",), None)]
+)
+def test_serve_starts_the_server_of_an_example_with_demonstration_keys(
+    words: tuple[str, ...], port: str | None, house: Path
+) -> None:
+    done = make(house, "serve", *words)
+    assert done.returncode == 0, done.stderr
+    told = f'[null, "serve", "examples/ticket:app", "--demo", "--port", "{port}"]'
+    assert port is None or done.stdout.strip() == told
+    assert not list(house.rglob("owned"))
+
+
+def test_an_example_without_a_server_is_told_in_one_sentence(house: Path) -> None:
+    done = make(house, "serve", "EXAMPLE=travel")
+    assert done.returncode != 0
+    assert 'The example "travel" has no server; there is one in: ticket\n' in done.stderr
 
 
 def test_help_is_the_default(house: Path) -> None:

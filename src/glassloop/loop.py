@@ -13,12 +13,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from glassloop.core.errors import FatalToolError, ModelError
-from glassloop.core.events import AttemptFailed, ModelReplied, Nudged, ToolStarted
+from glassloop.core.events import AttemptFailed, DriverRested, ModelReplied, Nudged, ToolStarted
 from glassloop.core.messages import ToolCall
 from glassloop.journal.budget import Terms
-from glassloop.journal.moves import AskModel, Finish, Nudge, Rest, RunCalls, Wait, next_move
+from glassloop.journal.moves import AskModel, Finish, Nudge, Rest, RunCalls, Undo, Wait, next_move
 from glassloop.journal.recorder import now_ms
-from glassloop.middleware.call import Call, Failed, ModelCall
+from glassloop.middleware.call import Call, ModelCall
 from glassloop.models.model import ModelRequest, ToolSpec
 from glassloop.run import Run
 from glassloop.tools.calls import prepare_calls
@@ -45,11 +45,8 @@ async def drive(run: Run) -> None:
             raise
         text = f"The run used its {limits.seconds:g} seconds without finishing."
         await run.finish(Finish("limited", limit="seconds", message=text))
-    except FatalToolError as error:
-        run.error = error
-        await run.finish(Finish("failed", message=str(error), error_kind="fatal_tool"))
     except asyncio.CancelledError:
-        await run.finish(Finish("cancelled", message="The run was cancelled."))
+        await run.interrupted()
         raise
 
 
@@ -57,17 +54,26 @@ async def _turn_until_rest(run: Run) -> None:
     while True:
         index, specs = await run.tools()
         head = run.requests.head_bytes(run.instructions, specs)
-        match next_move(run.recorder.state, Terms(now_ms(), head, run.prices.rates, run.model.name)):
+        terms = Terms(now_ms(), head, run.prices.rates, run.model.name, index.undoable)
+        match next_move(run.recorder.state, terms):
             case AskModel() as move:
                 await _ask(run, index, specs, move)
             case RunCalls(calls):
                 await run.recorder.commit()
-                await _run_calls(run, index, calls)
+                try:
+                    await _run_calls(run, index, calls)
+                except FatalToolError as error:
+                    run.abort(error)
             case Nudge() as nudge:
                 run.recorder.record(Nudged(nudge.message, nudge.reason))
+            case Undo(execution):
+                await run.undo(index, execution)
             case Finish() as end:
                 return await run.finish(end)
-            case Wait() | Rest():
+            case Wait():
+                run.recorder.record(DriverRested())
+                return await run.recorder.commit()
+            case Rest():
                 return await run.recorder.commit()
         _raise_if_cancelled(run)
 
@@ -140,7 +146,7 @@ async def _run_call(run: Run, index: ToolIndex, call: ToolCall, cancels: int = 0
     try:
         ended = await run.call(travelling)
     except FatalToolError as error:
-        run.settle(travelling, Failed(str(error)), _ms(began))
+        error.call_id = call.id
         raise
     run.settle(travelling, ended, _ms(began))
     if travelling.tool is not None and travelling.tool.effect == "write":

@@ -10,7 +10,6 @@ from glassloop.core.errors import FatalToolError, LimitReached, ModelError, RunE
 from glassloop.core.events import ToolFinished
 from glassloop.core.limits import OnLimit
 from glassloop.core.result import PendingApproval, RunResult, ToolExecution
-from glassloop.journal.moves import is_held
 from glassloop.journal.state import State
 from glassloop.middleware.approval import pending_of
 
@@ -97,8 +96,10 @@ def _execution(step: int, finished: ToolFinished, values: Mapping[str, Any]) -> 
 
 
 def _pending(state: State) -> tuple[PendingApproval, ...]:
-    if state.finished is not None:
-        return ()
+    """Calls that wait for a human: the held ones of a run that rests, and the deferred ones of any."""
+    by_id = {call.id: call for reply in state.replies for call in reply.calls}
     return tuple(
-        pending_of(state.asked[call.id], call.provider_id) for call in state.open_calls.values() if is_held(state, call)
+        pending_of(asked, by_id[call_id].provider_id)
+        for call_id, asked in state.asked.items()
+        if asked.approval_id not in state.decided and (asked.mode == "defer" or call_id in state.open_calls)
     )

@@ -3,24 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import threading
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
 from glassloop.core.context import RunContext
-from glassloop.core.encoding import dumps
-from glassloop.core.errors import RunError
-from glassloop.core.events import RunFinished, ToolFinished, ToolProgress
+from glassloop.core.encoding import loads
+from glassloop.core.errors import FatalToolError, RunError
+from glassloop.core.events import (
+    DriverRested,
+    RunFinished,
+    ToolAborted,
+    ToolFinished,
+    ToolProgress,
+    UndoFinished,
+    UndoStarted,
+)
 from glassloop.core.messages import ResultStatus, ToolResult
 from glassloop.journal.moves import Finish
 from glassloop.journal.recorder import Recorder
 from glassloop.journal.requests import RequestLog
-from glassloop.middleware.call import Call, Done, Ended, Failed, ModelNext, Pending
+from glassloop.middleware.call import Call, Ended, Failed, ModelNext, Pending
+from glassloop.middleware.outcome import outcome_of
 from glassloop.models.model import Model, ModelSettings, ToolSpec
 from glassloop.models.prices import Prices
-from glassloop.tools.results import render_result
+from glassloop.tools.threads import run_in_thread
 from glassloop.tools.toolset import ToolIndex
+
+UNDO_SECONDS = 60.0
 
 
 @dataclass
@@ -41,6 +53,7 @@ class Run:
         error: the exception behind an outcome `failed`.
         task: the task that drives it.
         cancels: cancellations of that task that are not this run's.
+        letting_go: whether a cancellation means that this process stops, and not that the run does.
     """
 
     recorder: Recorder
@@ -56,6 +69,7 @@ class Run:
     error: RunError | None = None
     task: asyncio.Task[Any] | None = None
     cancels: int = 0
+    letting_go: Callable[[], bool] = lambda: False
 
     def progress(self, call_id: str) -> Callable[[Any], None] | None:
         """What a tool's progress goes to, from any thread; None where nobody watches."""
@@ -73,21 +87,57 @@ class Run:
         return tell
 
     def settle(self, call: Call, ended: Ended, ms: float) -> None:
-        """Record the one result of a call; a pending one has none yet."""
-        match ended:
-            case Done(value):
-                shown = render_result(value)
-                self.recorder.keep_media(shown.media)
-                content = self._noted(call, shown.content)
-                complete = shown.complete and content == shown.content
-                whole = None if complete else self.recorder.keep_value(call.call.id, shown.value)
-                result = ToolResult(call.call.id, call.call.name, content, media=shown.media)
-                self._finished(call, result, ms, value=whole, form=shown.form)
-            case Failed(message, status, private):
-                result = ToolResult(call.call.id, call.call.name, self._noted(call, message), status)
-                self._finished(call, result, ms, private)
-            case Pending():
-                pass
+        """Record the one result of a call; a pending one has none yet, and a transaction has recorded its own."""
+        if isinstance(ended, Pending) or call.recorded:
+            return
+        private = ended.private if isinstance(ended, Failed) else None
+        outcome = outcome_of(call, ended, ms)
+        self.recorder.keep_all(outcome.blobs)
+        self.recorder.values.update(outcome.values)
+        self.recorder.record(outcome.data, private)
+
+    def abort(self, error: FatalToolError) -> None:
+        """A tool asked for the run to stop."""
+        self.error = error
+        call_id = str(getattr(error, "call_id", ""))
+        call = self.recorder.state.open_calls.get(call_id)
+        if call is not None:
+            result = ToolResult(call_id, call.name, str(error), "error")
+            self.recorder.record(ToolFinished(call_id, result, 0.0))
+        self.recorder.record(ToolAborted(call_id, str(error)))
+
+    async def undo(self, index: ToolIndex, done: ToolFinished) -> None:
+        """Undo one finished write; its start is journaled, so that a crash never repeats it."""
+        tool = index.find(done.result.name)
+        assert tool is not None
+        assert tool.undo is not None
+        key = self.context.for_call(0, f"undo/{done.call_id}", None).idempotency_key
+        self.recorder.record(UndoStarted(done.call_id, key))
+        await self.recorder.commit()
+        arguments = loads(done.arguments or "{}")
+        value = self.recorder.values.get(done.call_id)
+        if value is None and done.value is not None:
+            value = await self.recorder.value(done.value)
+        elif value is None:
+            value = loads(done.result.content) if done.form == "json" else done.result.content
+        error: str | None = None
+        try:
+            async with asyncio.timeout(UNDO_SECONDS):
+                if inspect.iscoroutinefunction(tool.undo):
+                    await tool.undo(arguments, value)
+                else:
+                    await run_in_thread(lambda: tool.undo(arguments, value) if tool.undo else None)
+        except Exception as failed:  # noqa: BLE001 - the other undos must still run
+            error = type(failed).__name__
+        self.recorder.record(UndoFinished(done.call_id, error))
+        await self.recorder.commit()
+
+    async def interrupted(self) -> None:
+        """The driving was cancelled: so is the run, unless only this process stops; then any driver may go on."""
+        if self.letting_go():
+            self.recorder.record(DriverRested())
+            return await self.recorder.commit()
+        return await self.finish(Finish("cancelled", message="The run was cancelled."))
 
     async def finish(self, end: Finish) -> None:
         """Give every open call its result, then close the run."""
@@ -99,27 +149,6 @@ class Run:
             self.recorder.record(ToolFinished(call.id, ToolResult(call.id, call.name, text, status), 0.0))
         self.recorder.record(RunFinished(end.outcome, end.output, end.message, end.limit, end.error_kind))
         await self.recorder.commit()
-
-    def _finished(
-        self,
-        call: Call,
-        result: ToolResult,
-        ms: float,
-        private: Any = None,
-        value: str | None = None,
-        form: Any = "text",
-    ) -> None:
-        arguments = None if call.arguments is None else dumps(call.arguments).decode()
-        said = (call.reason, call.confidence, call.replayed)
-        self.recorder.record(ToolFinished(call.call.id, result, ms, arguments, value, form, *said), private)
-
-    def _noted(self, call: Call, content: str) -> str:
-        """The last kept call of an oversized reply tells the model what was cut."""
-        reply = self.recorder.state.replies[-1]
-        if not reply.dropped_calls or call.call.id != reply.calls[-1].id:
-            return content
-        most = self.recorder.state.limits.calls_per_step
-        return f"{content}\n[{reply.dropped_calls} further calls were dropped: at most {most} are run in one step.]"
 
 
 _INTERRUPTED = "Not finished: the run was interrupted or cancelled before this call had a result."

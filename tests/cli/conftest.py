@@ -53,6 +53,23 @@ async def wait() -> str:
     return "done"
 
 
+async def ignore() -> str:
+    """Ignore cancellations."""
+    open("waiting.txt", "w").close()
+    while True:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            pass
+
+
+async def block() -> str:
+    """Block a thread."""
+    open("waiting.txt", "w").close()
+    await asyncio.to_thread(time.sleep, 60)
+    return "done"
+
+
 def broken() -> str:
     """Fail."""
     raise RuntimeError("secret detail")
@@ -63,7 +80,7 @@ def stop() -> str:
     raise FatalToolError("The desk is closed.")
 
 
-agent = Agent(tools=[get_weather, delete_row, wait, broken, stop], name="tester")
+agent = Agent(tools=[get_weather, delete_row, wait, ignore, block, broken, stop], name="tester")
 '''
 
 

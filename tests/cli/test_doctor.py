@@ -187,14 +187,14 @@ def test_a_store_that_is_locked(inside: Inside, monkeypatch: pytest.MonkeyPatch)
     assert "is it locked?" in check(ended, "store")["message"]
 
 
-async def found_locally(places: dict[str, str]) -> Check:
+def found_locally(places: dict[str, str]) -> Check:
     """What is said about local servers."""
-    return (await diagnose("memory:", {}, places))[-1]
+    return diagnose("memory:", {}, places)[-1]
 
 
-async def test_a_local_server(serve: Serve) -> None:
+def test_a_local_server(serve: Serve) -> None:
     url, received = serve(body=models("qwen3", "llama"))
-    found = await found_locally({"ollama": url, "vllm": "http://127.0.0.1:9/v1"})
+    found = found_locally({"ollama": url, "vllm": "http://127.0.0.1:9/v1"})
     assert found.mark == "ok"
     assert "use MODEL=ollama:qwen3." in found.message
     assert "vllm" not in found.message
@@ -202,7 +202,7 @@ async def test_a_local_server(serve: Serve) -> None:
 
 
 @pytest.mark.parametrize("body", [None, [], {"data": "no"}, {"data": [1]}, {"hello": "world"}])
-async def test_another_program_on_that_port_is_no_model_server(serve: Serve, body: Any) -> None:
+def test_another_program_on_that_port_is_no_model_server(serve: Serve, body: Any) -> None:
     url, _ = serve(body=body)
-    found = await found_locally({"vllm": url})
+    found = found_locally({"vllm": url})
     assert found.mark == "missing"

@@ -74,10 +74,11 @@ def test_the_question_comes_through_a_pipe(cli: Cli, at: At, arguments: tuple[st
 
 
 def test_output_is_seen_while_it_streams(cli: Cli, at: At) -> None:
-    with ModelServer(lambda _: say("word ", endless=True)) as server:
+    with ModelServer(lambda _: say("first second", piece=6, gap=60)) as server:
         process = cli.start("run", "agent.py", "hi", **at(server))
         assert process.stdout is not None
-        assert process.stdout.read(10) == "word word "
+        assert process.stdout.read(6) == "first "
+        assert not server.requests[0].wait(0)
         process.send_signal(signal.SIGINT)
         cli.finish(process)
 
@@ -305,6 +306,26 @@ def test_a_signal_cancels_a_running_tool(cli: Cli, at: At) -> None:
         ended = cli.finish(process)
     assert ended.code == 130
     assert ended.json["outcome"] == "cancelled"
+
+
+def test_a_thread_that_cannot_be_stopped_does_not_hold_the_program(cli: Cli, at: At) -> None:
+    with ModelServer(script=[ask(call("block"))]) as server:
+        process = cli.start("run", "agent.py", "hi", **at(server))
+        wait_for(lambda: (cli.folder / "waiting.txt").exists())
+        process.send_signal(signal.SIGINT)
+        ended = cli.finish(process)
+    assert (ended.code, ended.err) == (130, "Cancelled.\n")
+
+
+def test_whoever_does_not_want_to_wait_for_the_end_may_leave(cli: Cli, at: At) -> None:
+    with ModelServer(script=[ask(call("ignore"))]) as server:
+        process = cli.start("run", "agent.py", "hi", **at(server))
+        assert process.stderr is not None
+        wait_for(lambda: (cli.folder / "waiting.txt").exists())
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.readline().startswith("Waiting until everything has stopped; press Ctrl-C")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=10) == 130
 
 
 def test_a_killed_client_closes_the_connection_to_the_model(cli: Cli, at: At) -> None:

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from glassloop.models.chat_calls import AMBIGUOUS, CallAssembler
 
@@ -10,7 +13,7 @@ KNOWN = ("add", "get_weather", "go", "gogo")
 
 
 def entry(
-    arguments: Any = None, name: str | None = None, id: str | None = None, index: int | None = None, **more: Any
+    arguments: Any = None, name: str | None = None, id: Any = None, index: Any = None, **more: Any
 ) -> dict[str, Any]:
     """One `tool_calls` entry of a stream; what is None is left out."""
     function = {key: value for key, value in (("name", name), ("arguments", arguments)) if value is not None}
@@ -88,6 +91,25 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, str, str]]]] = {
         [entry({"a": 2, "b": 3}, "add", "c1", 0), entry({"a": 2, "b": 3}, "add", "c1", 0)],
         [A],
     ),
+    "pieces that hold everything so far": (
+        [entry('{"a":', "add", "c1", 0), entry('{"a":2,', index=0), entry('{"a":2,"b":3}', index=0)],
+        [A],
+    ),
+    "the whole again at the end": (
+        [entry('{"a":2,', "add", "c1", 0), entry('"b":3}', index=0), entry(A[2], "add", "c1", 0), entry(A[2], index=0)],
+        [A],
+    ),
+    "the whole again, without an id": (
+        [entry(A[2], "add", index=0), entry(A[2], "add", index=0)],
+        [("", *A[1:])],
+    ),
+    "the same call twice, without index and id": ([entry("{}", "add"), entry("{}", "add")], [("", "add", "{}")] * 2),
+    "an index in quotes": (
+        [entry("", "add", "c1", "0"), entry("", "add", "c2", "1"), entry(A[2], index="0"), entry(B[2], index="1")],
+        [A, B],
+    ),
+    "a call without a function object": ([{"index": 0, "id": "c1", "name": "add", "arguments": A[2]}], [A]),
+    "a number as id": ([entry(A[2], "add", 7, 0)], [("7", *A[1:])]),
     "null everywhere": (
         [{"index": None, "id": None, "function": None}, entry(A[2], "add", "c1"), {"function": {"arguments": None}}],
         [A],
@@ -151,6 +173,15 @@ def test_names_are_mapped_back_and_what_is_not_ours_is_kept() -> None:
     (call,) = assembler.calls({"docs_open_1": "docs.open"})
     assert (call.name, call.extra) == ("docs.open", {"extra_content": {"google": {"thought": "S"}}})
     assert call.id.startswith("call_")
+
+
+@given(st.data(), st.dictionaries(st.text(max_size=4), st.text(max_size=9), max_size=4))
+def test_arguments_are_what_was_cut_up(data: st.DataObject, value: dict[str, str]) -> None:
+    raw = json.dumps(value, ensure_ascii=False)
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(raw)))))
+    pieces = [raw[start:end] for start, end in zip([0, *cuts], [*cuts, len(raw)], strict=True)]
+    entries = [entry("", "add", "c1", 0), *(entry(piece, index=0) for piece in pieces)]
+    assert assembled(*entries) == [("c1", "add", raw)]
 
 
 def test_thousands_of_calls_take_no_time() -> None:

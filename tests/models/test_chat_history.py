@@ -85,7 +85,7 @@ def test_reasoning_is_kept_and_sent_where_it_belongs() -> None:
 
 def test_parts() -> None:
     png = base64.b64encode(b"png").decode()
-    parts = [
+    parts: list[Any] = [
         {"type": "text", "text": "look: "},
         {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}},
         {"type": "image_url", "image_url": {"url": "https://example.com/cat.png"}},
@@ -118,14 +118,14 @@ def test_the_old_function_format() -> None:
     assert sent[1]["content"] == "3"
 
 
-@pytest.mark.parametrize(
-    ("history", "words"),
-    [
-        ([Q, "hello"], r"history\[1\] is not a message"),
-        ([{"role": "bot", "content": "x"}], r"history\[0\] has the role 'bot'; it must be system, "),
-        ([{}], r"history\[0\] has the role None"),
-    ],
-)
+NO_MESSAGES: list[tuple[list[Any], str]] = [
+    ([Q, "hello"], r"history\[1\] is not a message"),
+    ([{"role": "bot", "content": "x"}], r"history\[0\] has the role 'bot'; it must be system, "),
+    ([{}], r"history\[0\] has the role None"),
+]
+
+
+@pytest.mark.parametrize(("history", "words"), NO_MESSAGES)
 def test_what_is_no_message_is_named(history: Any, words: str) -> None:
     with pytest.raises(ConfigurationError, match=words):
         from_openai(history)

@@ -138,6 +138,49 @@ async def test_blocks_of_thinking_and_text_as_mistral_sends_them(play: Callable[
     assert parts == [ThinkingPart("Hm"), TextPart("A"), TextPart("B")]
 
 
+THOUGHTS = {
+    "<think>\nhm\n</think>\n\nAnswer": ("\nhm\n", "Answer"),
+    " \n<think></think>Answer": ("", "Answer"),
+    "<think>never ends </thin": ("never ends </thin", ""),
+    "<think>a</think>b <think>c</think>": ("a", "b <think>c</think>"),
+    "About <think> tags": ("", "About <think> tags"),
+    "<thin": ("", "<thin"),
+    "<thinker>": ("", "<thinker>"),
+    "  ": ("", "  "),
+}
+
+
+@pytest.mark.parametrize(("said", "expected"), THOUGHTS.items())
+async def test_tagged_thinking_is_no_text(play: Callable[..., Any], said: str, expected: tuple[str, str]) -> None:
+    reply = await whole(play, {"content": said})
+    assert (reply.thinking, reply.text) == expected
+    for size in (1, 3, len(said)):
+        pieces = [said[at : at + size] for at in range(0, len(said), size)]
+        for end in (delta("stop"), "[DONE]"):
+            stream = sse(*(delta(content=one) for one in pieces), end)
+            reply, parts = await play(model(FakeAnswer.sse(stream)))
+            assert (reply.thinking, reply.text) == expected
+            assert "".join(part.text for part in parts if isinstance(part, ThinkingPart)) == expected[0]
+            assert "".join(part.text for part in parts if isinstance(part, TextPart)) == expected[1]
+
+
+async def test_a_message_in_a_stream_is_news_or_a_summary(play: Callable[..., Any]) -> None:
+    message = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
+    for before in ([], [delta(content="h"), delta(content="i")]):
+        reply, _ = await play(model(FakeAnswer.sse(sse(*before, message))))
+        assert reply.text == "hi"
+    both = {"choices": [{"delta": {}, "message": {"content": "hi"}, "finish_reason": "stop"}]}
+    reply, _ = await play(model(FakeAnswer.sse(sse(delta(content="hi"), both))))
+    assert reply.text == "hi"
+
+
+async def test_one_call_that_is_not_in_a_list(play: Callable[..., Any]) -> None:
+    reply = await whole(
+        play, {"content": None, "tool_calls": {"id": "c", "function": {"name": "add", "arguments": "{}"}}}
+    )
+    assert reply.calls == (ToolCall("", "add", "{}", "c"),)
+
+
 async def test_pieces_of_a_reasoning_detail_are_joined(play: Callable[..., Any]) -> None:
     def detail(index: int, **fields: Any) -> dict[str, Any]:
         return delta(reasoning_details=[{"type": "reasoning.text", "index": index, "format": None, **fields}])

@@ -371,6 +371,11 @@ async def test_profiles_by_host() -> None:
         Asker(profile="odd")
 
 
+async def test_a_conversation_without_messages_has_one() -> None:
+    body = await Asker().ask(instructions="S")
+    assert [message["role"] for message in body["messages"]] == ["system", "user"]
+
+
 async def test_encodings_are_no_part_of_a_message() -> None:
     messages = (Q, calling(ToolCall("call_1", "add")), done("call_1"))
     before = [dumps(message) for message in messages]

@@ -180,7 +180,7 @@ async def test_stop_reasons(play: Callable[..., Any], reason: str, stop: str) ->
 
 async def test_why_it_refused(play: Callable[..., Any]) -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "Not this."}
-    body = {"type": "message", "content": [], "stop_reason": "refusal", "stop_details": details}
+    body: Any = {"type": "message", "content": [], "stop_reason": "refusal", "stop_details": details}
     reply, _ = await play(model(FakeAnswer.json(body)), stream=False)
     assert (reply.stop, reply.refusal, reply.parts) == ("refusal", "Not this.", ())
 
@@ -199,7 +199,7 @@ async def test_tool_names_are_mapped_back(play: Callable[..., Any]) -> None:
     with pytest.raises(ModelError):
         await play(Anthropic("m", transport=transport), request)
     wire = transport.posts[0].json["tools"][0]["name"]
-    content = [{"type": "tool_use", "id": "1", "name": wire, "input": {}}]
+    content: Any = [{"type": "tool_use", "id": "1", "name": wire, "input": {}}]
     reply, _ = await play(model(FakeAnswer.json({"type": "message", "content": content})), request)
     assert reply.calls[0].name == "docs.open"
 

@@ -11,20 +11,23 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-_CLOSE_S = 5.0
+THREAD = "glassloop-cli"
+"""The name of the loop's thread."""
+
+_CLOSE_S = 2.0
 
 
 class Background:
     """Runs coroutines while the main thread does something else: `with Background() as background: ...`.
 
     Leaving the block cancels what still runs and closes the loop, and with it the connections that belong to it; after
-    five seconds it is left to itself.
+    two seconds it is left to itself.
     """
 
     def __init__(self) -> None:
         self._ready: Future[asyncio.AbstractEventLoop] = Future()
         self._over: Callable[[], object] = lambda: None
-        self._thread = threading.Thread(target=self._run, name="glassloop-cli", daemon=True)
+        self._thread = threading.Thread(target=self._run, name=THREAD, daemon=True)
 
     def __enter__(self) -> Background:
         self._thread.start()

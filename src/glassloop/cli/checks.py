@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 
 import aiohttp
 
+from glassloop.cli.background import Background
 from glassloop.cli.recorded import file_of
 from glassloop.core.encoding import loads
 from glassloop.core.errors import ConfigurationError, GlassloopError
@@ -51,7 +52,7 @@ class Check:
     message: str
 
 
-async def diagnose(store: str, environ: Mapping[str, str], local: Mapping[str, str] = LOCAL_SERVERS) -> list[Check]:
+def diagnose(store: str, environ: Mapping[str, str], local: Mapping[str, str] = LOCAL_SERVERS) -> list[Check]:
     """Everything that can be found out without asking a model, in the order in which it matters.
 
     Args:
@@ -60,8 +61,15 @@ async def diagnose(store: str, environ: Mapping[str, str], local: Mapping[str, s
         local: base URLs of the local servers to look for, by the prefix of their models.
     """
     model = _model(environ)
-    where, endpoint, servers = await asyncio.gather(_store(store), _endpoint(environ, model), _local_servers(local))
+    unopened = _store_to_be(store)
+    with Background() as background:
+        endpoint, servers = background.call(_reach(environ, model, local))
+        where = unopened or background.call(_open_store(store))
     return [_python(), _sqlite(), where, model, *endpoint, *_keys(environ), servers]
+
+
+async def _reach(environ: Mapping[str, str], model: Check, local: Mapping[str, str]) -> tuple[list[Check], Check]:
+    return await asyncio.gather(_endpoint(environ, model), _local_servers(local))
 
 
 def _python() -> Check:
@@ -73,27 +81,28 @@ def _sqlite() -> Check:
     return Check("sqlite", "ok", f"SQLite {sqlite3.sqlite_version}.")
 
 
-async def _store(url: str) -> Check:
+def _store_to_be(url: str) -> Check | None:
+    """What can be said about a store whose file does not exist, or cannot be written; None for another."""
+    file = file_of(url)
+    if file is None or not file.parent.is_dir():
+        return None
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        return Check("store", "problem", f"The store {url} cannot be written: no permission.")
+    if file.exists():
+        return None
+    return Check("store", "ok", f"The store {url} does not exist yet; the first run makes it.")
+
+
+async def _open_store(url: str) -> Check:
     from glassloop.stores import open_store
 
     try:
-        store = open_store(url)
-        file = file_of(url)
-        if file is not None and file.parent.is_dir() and not file.exists():
-            if not os.access(file.parent, os.W_OK):
-                return Check("store", "problem", f"The store {url} cannot be made: {file.parent} is not writable.")
-            return Check("store", "ok", f"The store {url} does not exist yet; the first run makes it.")
-        try:
-            async with asyncio.timeout(_STORE_S), store:
-                rows = await store.journal.runs(RunFilter(limit=1))
-        finally:
-            await store.close()
+        async with asyncio.timeout(_STORE_S), open_store(url) as store:
+            rows = await store.journal.runs(RunFilter(limit=1))
     except TimeoutError:
         return Check("store", "problem", f"The store {url} did not answer within {_STORE_S:g} s; is it locked?")
     except GlassloopError as error:
         return Check("store", "problem", str(error))
-    if file is not None and not os.access(file, os.W_OK):
-        return Check("store", "problem", f"The store {url} is read-only: runs cannot be recorded in it.")
     return Check("store", "ok", f"The store {url} works, {'and holds runs' if rows else 'without any run yet'}.")
 
 

@@ -34,12 +34,10 @@ def doctor(
     import os
     from dataclasses import asdict
 
-    from glassloop.cli.background import Background
     from glassloop.cli.checks import diagnose
     from glassloop.cli.output import print_json, use_colour, write
 
-    with Background() as background:
-        checks = background.call(diagnose(store, os.environ))
+    checks = diagnose(store, os.environ)
     healthy = all(check.mark != "problem" for check in checks)
     if json:
         print_json({"ok": healthy, "checks": [asdict(check) for check in checks]})

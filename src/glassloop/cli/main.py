@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Annotated, Any
@@ -13,10 +14,13 @@ from glassloop.cli.chat import EXAMPLES as CHAT_EXAMPLES
 from glassloop.cli.chat import chat
 from glassloop.cli.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from glassloop.cli.doctor import doctor
-from glassloop.cli.problems import OK, report
+from glassloop.cli.keys import keys
+from glassloop.cli.problems import CANCELLED, OK, leave_at_once, report
 from glassloop.cli.run import EXAMPLES as RUN_EXAMPLES
 from glassloop.cli.run import run
 from glassloop.cli.runs import runs
+from glassloop.cli.serve import EXAMPLES as SERVE_EXAMPLES
+from glassloop.cli.serve import serve
 
 _HELP = """Run agents, and look into every run.
 
@@ -43,23 +47,39 @@ app = typer.Typer(
 app.command(epilog=RUN_EXAMPLES)(run)
 app.command(epilog=CHAT_EXAMPLES)(chat)
 app.add_typer(runs, name="runs")
+app.command(epilog=SERVE_EXAMPLES)(serve)
+app.add_typer(keys, name="keys")
 app.command(epilog=DOCTOR_EXAMPLES)(doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command line and return its exit code.
+    """Run one command line and return its exit code; after Ctrl-C it ends the process where a thread would hold it.
 
     Args:
         arguments: without the program's name; default those of this process.
     """
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    code = _run(list(sys.argv[1:] if arguments is None else arguments))
+    if code == CANCELLED and _held_up():
+        leave_at_once(code)
+    return code
+
+
+def _run(words: list[str]) -> int:
     _prepare_streams()
     try:
         code = typer.main.get_command(app).main(words, prog_name="glassloop", standalone_mode=False)
         sys.stdout.flush()
-    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of the program: whatever it is, one sentence
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of the program: one sentence for everything
         return report(error, debug="--debug" in words, json="--json" in words)
     return code if isinstance(code, int) else OK
+
+
+def _held_up() -> bool:
+    """Whether Python would wait for a thread at its end, e.g. for a tool in `asyncio.to_thread` that sleeps on."""
+    from glassloop.cli.background import THREAD
+
+    others = (thread for thread in threading.enumerate() if thread is not threading.main_thread())
+    return any(thread.name == THREAD or not thread.daemon for thread in others)
 
 
 def _prepare_streams() -> None:

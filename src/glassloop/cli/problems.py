@@ -7,7 +7,7 @@ import sys
 import traceback
 from contextlib import suppress
 from json import dumps
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from glassloop.cli.printable import printable
 from glassloop.core.errors import GlassloopError
@@ -110,6 +110,14 @@ def say(sentence: str) -> None:
     with suppress(OSError):  # nobody reads it
         sys.stderr.write(f"{printable(sentence)}\n")
         sys.stderr.flush()
+
+
+def leave_at_once(code: int) -> NoReturn:
+    """End the process without waiting for threads that cannot be stopped."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def one_line(text: str) -> str:

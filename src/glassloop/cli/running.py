@@ -141,9 +141,8 @@ def conclude(result: RunResult, target: Target, view: View, given: Options) -> i
     where = "" if given.store in (DEFAULT_STORE, os.environ.get("STORE")) else f" --store {given.store}"
     if result.outcome == "waiting":
         _explain_waiting(result, target, where)
-    elif result.outcome == "limited":
-        option = _RAISE.get(result.limit or "", "")
-        say(f"Go on with: glassloop runs resume {result.run_id} {target.text}{where} {option}".rstrip())
+    elif option := _RAISE.get(result.limit or ""):
+        say(f"Go on with: glassloop runs resume {result.run_id} {target.text}{where} {option}")
     return code
 
 

@@ -40,7 +40,8 @@ def insist_on_interrupts() -> None:
     it waits, Python would hear after the line only, and would then throw the line away.
     """
     global _insisting
-    if _insisting is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    able = hasattr(signal, "pthread_kill")
+    if able and _insisting is None and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         _insisting = _Insisting()
         signal.signal(signal.SIGINT, _raise)
 

@@ -49,9 +49,19 @@ def load_target(text: str) -> Target:
         UsageProblem: no such file, module or name, or it is not an agent.
         Problem: the code failed while it was imported.
     """
-    place, name = _split(text)
-    module = _import_file(Path(place)) if _is_file(place) else _import_module(place)
+    module, place, name = load_module(text)
     return Target(text, _pick(module, place, name), module)
+
+
+def load_module(text: str) -> tuple[ModuleType, str, str | None]:
+    """Import the file or module of `FILE:NAME`; return it, FILE, and NAME if there is one. See `load_target`.
+
+    Raises:
+        UsageProblem: no such file or module.
+        Problem: the code failed while it was imported.
+    """
+    place, name = _split(text)
+    return _import_file(Path(place)) if _is_file(place) else _import_module(place), place, name
 
 
 def _split(text: str) -> tuple[str, str | None]:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import sys
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING
 
 from glassloop.cli.background import Background
-from glassloop.cli.problems import CANCELLED, Problem, say
+from glassloop.cli.problems import CANCELLED, Problem, leave_at_once, say
 from glassloop.cli.signals import Terminated
 from glassloop.core.errors import RunError
 from glassloop.core.events import Event, TextDelta, ThinkingDelta
@@ -29,6 +28,8 @@ Ask = Callable[[PendingApproval], Decision]
 """Asks the human at the terminal, in the main thread."""
 
 Show = Callable[[Event], None]
+
+_LONG_S = 2.0
 
 
 class Interrupted(KeyboardInterrupt):
@@ -80,10 +81,18 @@ class _Run:
         self.news: SimpleQueue[Event | _Question | None] = SimpleQueue()
         self.stream = begin(self._ask if asks else None)
         self.over = False
+        self._unwanted = False
+
+    async def cancel(self) -> None:
+        """Stop it, or do not begin it."""
+        self._unwanted = True
+        await self.stream.cancel()
 
     async def go(self) -> RunResult | None:
         """Drive it; None if it was cancelled before it began."""
         try:
+            if self._unwanted:
+                return None
             async with self.stream:
                 async for event in self.stream:
                     self.news.put(event)
@@ -132,24 +141,22 @@ def _put(question: _Question, ask: Ask) -> None:
 
 
 def _stop(background: Background, run: _Run, show: Show | None) -> None:
-    """Cancel the run and show how it ends; whoever presses Ctrl-C twice more does not wait for it."""
+    """Cancel the run and show how it ends; whoever has been told that it takes long may leave with Ctrl-C."""
     if run.over:
         return
-    background.start(run.stream.cancel())
-    patience = 2
+    background.start(run.cancel())
+    told = False
     while True:
         try:
-            while (news := run.news.get()) is not None:
+            while (news := run.news.get(timeout=None if told else _LONG_S)) is not None:
                 if show and isinstance(news, Event) and not isinstance(news.data, TextDelta | ThinkingDelta):
                     show(news)
             return
-        except KeyboardInterrupt:
-            patience -= 1
-            if not patience:
-                with suppress(OSError):
-                    sys.stdout.flush()
-                os._exit(CANCELLED)
-            say("Stopping; press Ctrl-C once more to leave without waiting.")
+        except (KeyboardInterrupt, Empty) as error:
+            if told and isinstance(error, KeyboardInterrupt):
+                leave_at_once(CANCELLED)
+            told = True
+            say("Waiting until everything has stopped; press Ctrl-C to leave without waiting.")
         except OSError:
             show = None
 

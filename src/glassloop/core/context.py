@@ -36,6 +36,7 @@ class RunContext(Generic[DepsT]):
         step: number of the model call that asked, from 1.
         call_id: the journal's id of this call; empty while tools are being listed.
         idempotency_key: the same for this call over every retry and resume; hand it to the service you call.
+        transaction: for a tool with `transaction=True`: the open transaction of the journal's database.
         cancelled: set when the run is cancelled or the call timed out; a tool in a thread should look at it.
     """
 
@@ -46,6 +47,7 @@ class RunContext(Generic[DepsT]):
     call_id: str = ""
     idempotency_key: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
+    transaction: Any = None
     on_progress: Callable[[Any], None] | None = None
 
     @property

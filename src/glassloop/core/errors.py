@@ -111,6 +111,8 @@ class ToolError(GlassloopError):
 class FatalToolError(RunError):
     """Raised by a tool to stop the run: going on would be wrong whatever the model says."""
 
+    call_id: str = ""
+
 
 class StoreError(GlassloopError):
     """A journal, ledger or session store failed."""

@@ -17,7 +17,7 @@ from pydantic import TypeAdapter
 from glassloop.core.context import Identity
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.limits import Limits
-from glassloop.core.messages import Message, Reply, ToolResult, UserMessage
+from glassloop.core.messages import Message, Reply, ToolCall, ToolResult, UserMessage
 
 Outcome = Literal[
     "completed",
@@ -32,12 +32,16 @@ Outcome = Literal[
     "partly_rolled_back",
 ]
 RunKind = Literal["run", "import", "call"]
+ApprovalMode = Literal["wait", "park", "defer"]
 NudgeReason = Literal["empty_reply", "promised", "call_as_text", "bad_tool_call", "repetition"]
 
 
 @dataclass(frozen=True)
 class RunStarted:
-    """The run exists. `session_length` messages of the session, or `history`, come before its input."""
+    """The run exists. Its session's messages, or `history`, come before its input.
+
+    A run of kind `call` has no model: it is one held call that was approved later, `call` of the run `parent`.
+    """
 
     type: ClassVar[str] = "run_started"
     agent: str
@@ -47,17 +51,29 @@ class RunStarted:
     limits: Limits
     kind: RunKind = "run"
     history: tuple[Message, ...] = ()
-    session_length: int = 0
     parent: str | None = None
+    call: ToolCall | None = None
+    approvals: ApprovalMode | None = None
 
 
 @dataclass(frozen=True)
 class DriverClaimed:
-    """A driver took the run over; events of an older epoch are refused from here on."""
+    """A driver took the run over; events of an older epoch are refused from here on.
+
+    The first driver of a run says how many messages its session had then (`session_length`): they come before the run.
+    """
 
     type: ClassVar[str] = "driver_claimed"
     epoch: int
     owner: str
+    session_length: int | None = None
+
+
+@dataclass(frozen=True)
+class DriverRested:
+    """The driver has let go of the run, which waits for a human; any driver may claim it next."""
+
+    type: ClassVar[str] = "driver_rested"
 
 
 @dataclass(frozen=True)
@@ -135,6 +151,33 @@ class EffectStarted:
 
 
 @dataclass(frozen=True)
+class ToolAborted:
+    """A tool asked for the run to stop."""
+
+    type: ClassVar[str] = "tool_aborted"
+    call_id: str
+    message: str
+
+
+@dataclass(frozen=True)
+class UndoStarted:
+    """The undo of a finished write is about to run."""
+
+    type: ClassVar[str] = "undo_started"
+    call_id: str
+    key: str
+
+
+@dataclass(frozen=True)
+class UndoFinished:
+    """The undo of a finished write is done, or failed for the reason given."""
+
+    type: ClassVar[str] = "undo_finished"
+    call_id: str
+    error: str | None = None
+
+
+@dataclass(frozen=True)
 class ToolFinished:
     """A tool call has its result.
 
@@ -156,7 +199,11 @@ class ToolFinished:
 
 @dataclass(frozen=True)
 class ApprovalAsked:
-    """A human must decide on one exact call; `fingerprint` binds tool and arguments."""
+    """A human must decide on one exact call; `fingerprint` binds tool and arguments.
+
+    `kind` tells a call that wants to run from one that had begun before a crash and may have happened (`doubt`). `mode`
+    is how it is held: the call waits, the run parks, or the call is deferred and runs later by itself.
+    """
 
     type: ClassVar[str] = "approval_asked"
     approval_id: str
@@ -168,6 +215,8 @@ class ApprovalAsked:
     risk: str = "high"
     role: str | None = None
     expires_at: int | None = None
+    kind: Literal["call", "doubt"] = "call"
+    mode: ApprovalMode = "park"
 
 
 @dataclass(frozen=True)
@@ -268,13 +317,17 @@ class ToolProgress:
 JournalData = (
     RunStarted
     | DriverClaimed
+    | DriverRested
     | AgentChanged
     | ModelRequested
     | AttemptFailed
     | ModelReplied
     | Nudged
     | EffectStarted
+    | ToolAborted
     | ToolFinished
+    | UndoStarted
+    | UndoFinished
     | ApprovalAsked
     | ApprovalDecided
     | CancelRequested
@@ -290,13 +343,17 @@ EVENT_TYPES: dict[str, tuple[type[Any], int]] = {
     for cls in (
         RunStarted,
         DriverClaimed,
+        DriverRested,
         AgentChanged,
         ModelRequested,
         AttemptFailed,
         ModelReplied,
         Nudged,
         EffectStarted,
+        ToolAborted,
         ToolFinished,
+        UndoStarted,
+        UndoFinished,
         ApprovalAsked,
         ApprovalDecided,
         CancelRequested,

@@ -167,9 +167,9 @@ class Reply:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
 
 
-ResultStatus = Literal["ok", "error", "denied", "timeout", "cancelled", "unknown", "skipped"]
-"""ok; error (the tool or the gate refused); denied (a human or policy); timeout; cancelled; unknown (begun, and
-nobody can tell whether it happened); skipped (not begun)."""
+ResultStatus = Literal["ok", "error", "denied", "held", "timeout", "cancelled", "unknown", "skipped"]
+"""ok; error (the tool or the gate refused); denied (a human or policy); held (for a human, runs later by itself);
+timeout; cancelled; unknown (begun, and nobody can tell whether it happened); skipped (not begun)."""
 
 
 @dataclass(frozen=True)

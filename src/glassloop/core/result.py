@@ -61,6 +61,7 @@ class PendingApproval:
         role: who may decide, beside the owner; None for the owner alone.
         expires_at: UTC milliseconds, or None.
         provider_id: the provider's id of the call.
+        kind: `call`, or `doubt` for one that had begun before a crash and may have happened already.
     """
 
     approval_id: str
@@ -72,6 +73,7 @@ class PendingApproval:
     role: str | None = None
     expires_at: int | None = None
     provider_id: str = ""
+    kind: Literal["call", "doubt"] = "call"
 
 
 @dataclass(frozen=True)

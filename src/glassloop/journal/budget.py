@@ -24,12 +24,14 @@ class Terms:
         head_bytes: size of instructions and tool list.
         rates: USD per input token and per output token; None where the price is unknown.
         model: the model's name, for messages.
+        undoable: names of the tools that have an undo.
     """
 
     now: int
     head_bytes: int = 0
     rates: tuple[float, float] | None = None
     model: str = ""
+    undoable: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

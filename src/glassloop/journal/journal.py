@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Protocol
+from typing import Any, Protocol
 
-from glassloop.core.errors import Conflict, Fenced
+from glassloop.core.errors import ConfigurationError, Conflict, Fenced
 from glassloop.core.events import DriverClaimed, Event, RunFinished
 from glassloop.journal.feed import Feed
-from glassloop.journal.projection import RunFilter, RunRow, summarize
+from glassloop.journal.projection import ApprovalRow, RunFilter, RunRow, approvals_of, summarize
+
+Transaction = Callable[[Any], tuple[Any, Sequence[Event]]]
 
 
 class Journal(Protocol):
@@ -61,6 +63,29 @@ class Journal(Protocol):
 
     async def runs(self, filter: RunFilter | None = None) -> list[RunRow]:
         """Runs that match, newest first."""
+        ...
+
+    async def approvals(self, approval_id: str | None = None) -> list[ApprovalRow]:
+        """Approvals that nobody has decided, oldest first; or the one named, decided or not."""
+        ...
+
+    async def transact(self, run_id: str, work: Transaction, *, after: int, epoch: int) -> tuple[Any, list[Event]]:
+        """Do `work` and append the events that it returns, in one transaction.
+
+        Args:
+            run_id: the run.
+            work: called with the database's connection, perhaps again if the transaction had to be repeated; returns
+                a value and the events to append.
+            after: as for `append`.
+            epoch: as for `append`.
+
+        Returns:
+            the value and the events, numbered.
+
+        Raises:
+            ConfigurationError: the journal stands in no database.
+                And what `append` and `work` raise; then nothing has happened.
+        """
         ...
 
     async def blob(self, digest: str) -> bytes:
@@ -182,6 +207,22 @@ class MemoryJournal:
             logs = [log.events for log in self._logs.values()]
         rows = [row for row in map(summarize, logs) if row is not None and wanted.matches(row)]
         return sorted(rows, key=lambda row: row.id, reverse=True)[: wanted.limit]
+
+    async def approvals(self, approval_id: str | None = None) -> list[ApprovalRow]:
+        """See `Journal.approvals`."""
+        with self._lock:
+            logs = [list(log.events) for log in self._logs.values()]
+        rows = [row for events in logs for row in approvals_of(events)]
+        wanted = [
+            row for row in rows if (row.decision is None if approval_id is None else row.approval_id == approval_id)
+        ]
+        return sorted(wanted, key=lambda row: row.asked_at)
+
+    async def transact(self, run_id: str, work: Transaction, *, after: int, epoch: int) -> tuple[Any, list[Event]]:
+        """See `Journal.transact`."""
+        raise ConfigurationError(
+            "A tool with transaction=True needs the journal in a database: give store='sqlite:///file.db'."
+        )
 
     async def blob(self, digest: str) -> bytes:
         """See `Journal.blob`."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from glassloop.core.events import NudgeReason, Outcome
+from glassloop.core.events import NudgeReason, Outcome, ToolFinished
 from glassloop.core.messages import Reply, ToolCall, UserMessage
 from glassloop.journal.budget import Budget, Terms, budget_of, over_limit
 from glassloop.journal.state import State
@@ -60,6 +60,13 @@ class Nudge:
 
 
 @dataclass(frozen=True, slots=True)
+class Undo:
+    """Undo this finished write, since the run has failed."""
+
+    execution: ToolFinished
+
+
+@dataclass(frozen=True, slots=True)
 class Finish:
     """The run rests for good."""
 
@@ -82,7 +89,7 @@ class Rest:
     """Nothing to do: the run has finished."""
 
 
-Move = AskModel | RunCalls | Nudge | Finish | Wait | Rest
+Move = AskModel | RunCalls | Nudge | Undo | Finish | Wait | Rest
 
 
 def next_move(state: State, terms: Terms) -> Move:
@@ -91,13 +98,17 @@ def next_move(state: State, terms: Terms) -> Move:
         return Rest()
     if state.cancel is not None:
         return Finish("cancelled", message=state.cancel.reason or "The run was cancelled.")
+    if state.aborted is not None:
+        return _fail(state, terms, Finish("failed", message=state.aborted.message, error_kind="fatal_tool"))
     if state.open_calls:
         return _run_or_wait(state)
+    if state.kind == "call":
+        return _after_lone_call(state)
     if state.failure is not None:
-        return _after_failure(state)
+        return _after_failure(state, terms)
     reply = state.last_reply
     if reply is not None and len(state.conversation) > state.history_length:
-        return _after_reply(state, reply)
+        return _after_reply(state, terms, reply)
     return _ask(state, terms)
 
 
@@ -120,15 +131,46 @@ def is_held(state: State, call: ToolCall) -> bool:
     return asked is not None and asked.approval_id not in state.decided
 
 
-def _after_failure(state: State) -> Move:
+def _after_lone_call(state: State) -> Finish:
+    """A held call that was approved later has run: its result is the run's."""
+    result = state.executions[-1][1].result
+    if result.status == "ok":
+        return Finish("completed", output=result.content)
+    return Finish("failed", output=result.content, message=result.content, error_kind=result.status)
+
+
+def _after_failure(state: State, terms: Terms) -> Move:
     failure = state.failure
     assert failure is not None
     if failure.kind == "bad_tool_call" and "bad_tool_call" not in state.fresh_nudges:
         return Nudge("bad_tool_call")
-    return Finish("failed", message=failure.message, error_kind=failure.kind)
+    return _fail(state, terms, Finish("failed", message=failure.message, error_kind=failure.kind))
 
 
-def _after_reply(state: State, reply: Reply) -> Move:
+def _fail(state: State, terms: Terms, end: Finish) -> Move:
+    """Undo the run's writes in reverse, then end; what could not be undone is listed."""
+    writes = [done for _, done in reversed(state.executions) if _is_to_undo(done, terms)]
+    for done in writes:
+        if done.call_id not in state.undone:
+            return Undo(done)
+    left = [f"{done.result.name}({done.arguments or ''})" for done in writes if not _is_undone(state, done)]
+    left += [f"{call.name} (outcome unknown)" for call in state.open_calls.values() if call.id in state.begun]
+    if not left or not (writes or state.begun):
+        return end
+    message = f"{end.message} Not undone: {', '.join(left)}."
+    return Finish("partly_rolled_back", message=message, error_kind=end.error_kind)
+
+
+def _is_to_undo(done: ToolFinished, terms: Terms) -> bool:
+    return done.result.name in terms.undoable and done.result.status == "ok" and not done.replayed
+
+
+def _is_undone(state: State, done: ToolFinished) -> bool:
+    ended = state.undone.get(done.call_id)
+    return ended is not None and ended.error is None
+
+
+def _after_reply(state: State, terms: Terms, reply: Reply) -> Move:
     text = reply.text
     if state.request is not None and state.request.final:
         return _limited(state, state.request.final, output=text)
@@ -141,7 +183,8 @@ def _after_reply(state: State, reply: Reply) -> Move:
     if is_empty(reply):
         if "empty_reply" not in state.fresh_nudges:
             return Nudge("empty_reply")
-        return Finish("failed", message="The model gave an empty reply twice.", error_kind="empty_reply")
+        end = Finish("failed", message="The model gave an empty reply twice.", error_kind="empty_reply")
+        return _fail(state, terms, end)
     reason = _did_not_act(state, text)
     if reason is None:
         return Finish("completed", output=text)

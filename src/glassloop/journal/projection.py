@@ -8,12 +8,17 @@ from dataclasses import dataclass, replace
 from glassloop.core.events import (
     ApprovalAsked,
     ApprovalDecided,
+    CancelRequested,
+    DriverClaimed,
+    DriverRested,
     Event,
     ModelReplied,
     RunContinued,
     RunFinished,
     RunStarted,
 )
+
+OPEN_STATUSES = ("running", "waiting", "cancelling")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +31,7 @@ class RunRow:
         session: the session it belongs to.
         user: on whose behalf.
         tenant: of which tenant.
-        status: the outcome, `waiting` for a human, or `running`.
+        status: the outcome, `waiting` for a human, `running`, or `cancelling`.
         input: the beginning of the user's text.
         started_at: UTC milliseconds.
         updated_at: UTC milliseconds of the last event.
@@ -34,6 +39,7 @@ class RunRow:
         tokens: tokens so far.
         cost_usd: money so far; None where a price is unknown.
         pending: approvals asked and not decided.
+        owner: the process that drives it, or did until it was cut off; None while nobody is meant to.
     """
 
     id: str
@@ -49,11 +55,12 @@ class RunRow:
     tokens: int = 0
     cost_usd: float | None = 0.0
     pending: int = 0
+    owner: str | None = None
 
     @property
     def finished(self) -> bool:
         """Whether the run rests for good, and not only until somebody decides."""
-        return self.status not in ("running", "waiting")
+        return self.status not in OPEN_STATUSES
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,19 +120,22 @@ def project(row: RunRow | None, event: Event) -> RunRow | None:
             tokens = row.tokens + reply.usage.total
             return replace(row, updated_at=event.at, steps=row.steps + 1, tokens=tokens, cost_usd=total)
         case RunFinished(outcome=outcome):
-            return replace(row, updated_at=event.at, status=outcome, pending=0)
+            return replace(row, updated_at=event.at, status=outcome, owner=None)
         case ApprovalAsked():
-            return _resting(replace(row, updated_at=event.at, pending=row.pending + 1))
-        case ApprovalDecided() if not row.finished:
-            return _resting(replace(row, updated_at=event.at, pending=max(0, row.pending - 1)))
+            return replace(row, updated_at=event.at, pending=row.pending + 1)
+        case ApprovalDecided():
+            status = "running" if row.status == "waiting" else row.status
+            return replace(row, updated_at=event.at, status=status, pending=max(0, row.pending - 1))
         case RunContinued():
-            return _resting(replace(row, updated_at=event.at))
+            return replace(row, updated_at=event.at, status="running")
+        case DriverClaimed(owner=owner):
+            return replace(row, updated_at=event.at, owner=owner)
+        case DriverRested() if not row.finished:
+            return replace(row, updated_at=event.at, status="waiting" if row.pending else "running", owner=None)
+        case CancelRequested() if not row.finished:
+            return replace(row, updated_at=event.at, status="cancelling")
         case _:
             return replace(row, updated_at=event.at)
-
-
-def _resting(row: RunRow) -> RunRow:
-    return replace(row, status="waiting" if row.pending else "running")
 
 
 def summarize(events: Iterable[Event]) -> RunRow | None:
@@ -134,3 +144,91 @@ def summarize(events: Iterable[Event]) -> RunRow | None:
     for event in events:
         row = project(row, event)
     return row
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalRow:
+    """One line of an inbox: a call that a human decides on.
+
+    Args:
+        approval_id: names the decision.
+        run_id: the run that asks.
+        call_id: the journal's id of the call.
+        tool: the tool.
+        arguments: exactly what will run, as JSON.
+        summary: one line for the human.
+        risk: low, medium or high.
+        role: who decides; None for the run's owner.
+        kind: `call`, or `doubt` for one that had begun before a crash and may have happened.
+        mode: how the call is held: `wait`, `park` or `defer`.
+        user: on whose behalf the run acts.
+        tenant: of which tenant.
+        session: in which session.
+        agent: which agent asks.
+        asked_at: UTC milliseconds.
+        expires_at: UTC milliseconds, or None.
+        decision: approve, deny or edit; None while nobody has decided.
+        decided_by: who did.
+        reason: what they said.
+    """
+
+    approval_id: str
+    run_id: str
+    call_id: str
+    tool: str
+    arguments: str
+    summary: str
+    risk: str
+    role: str | None
+    kind: str
+    mode: str
+    user: str | None
+    tenant: str | None
+    session: str | None
+    agent: str
+    asked_at: int
+    expires_at: int | None
+    decision: str | None = None
+    decided_by: str | None = None
+    reason: str | None = None
+
+
+def asked_row(row: RunRow, event: Event, asked: ApprovalAsked) -> ApprovalRow:
+    """The line of an approval that a run asks for."""
+    return ApprovalRow(
+        asked.approval_id,
+        row.id,
+        asked.call_id,
+        asked.tool,
+        asked.arguments,
+        asked.summary,
+        asked.risk,
+        asked.role,
+        asked.kind,
+        asked.mode,
+        row.user,
+        row.tenant,
+        row.session,
+        row.agent,
+        event.at,
+        asked.expires_at,
+    )
+
+
+def approvals_of(events: Iterable[Event]) -> list[ApprovalRow]:
+    """The approvals of a run, from all its events; a deferred call's own run asks for nothing."""
+    row: RunRow | None = None
+    found: dict[str, ApprovalRow] = {}
+    for event in events:
+        row = project(row, event)
+        match event.data:
+            case RunStarted(kind="call"):
+                return []
+            case ApprovalAsked() as asked if row is not None:
+                found[asked.approval_id] = asked_row(row, event, asked)
+            case ApprovalDecided(approval_id, decision, by, reason) if approval_id in found:
+                if found[approval_id].decision is None:
+                    found[approval_id] = replace(found[approval_id], decision=decision, decided_by=by, reason=reason)
+            case _:
+                pass
+    return list(found.values())

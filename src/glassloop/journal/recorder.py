@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from glassloop.core.encoding import digest, dumps, loads
+from glassloop.core.encoding import digest, loads
 from glassloop.core.errors import Conflict, Fenced
 from glassloop.core.events import DriverClaimed, Event, EventData, JournalData, LiveData
-from glassloop.core.messages import Media, Message
+from glassloop.core.messages import Message
 from glassloop.journal.journal import Journal
 from glassloop.journal.state import State, fold
 
@@ -54,6 +54,7 @@ class Recorder:
         self._pending: list[Event] = []
         self._blobs: dict[str, bytes] = {}
         self._kept: set[str] = set()
+        self._failed = False
         self._seq = self._next = state.seq
         self._writing = asyncio.Lock()
 
@@ -82,20 +83,14 @@ class Recorder:
         self._keep(key, content)
         return key
 
-    def keep_media(self, media: Iterable[Media]) -> None:
-        """Store the bytes of media that an event names."""
-        for item in media:
-            if item.content is not None:
-                self._keep(item.digest, item.content)
+    def keep_all(self, contents: Mapping[str, bytes]) -> None:
+        """Store contents by digest with the next commit."""
+        for key, content in contents.items():
+            self._keep(key, content)
 
     async def value(self, key: str) -> Any:
         """A whole tool result that an event names by digest."""
         return loads(await self.journal.blob(key))
-
-    def keep_value(self, call_id: str, value: object) -> str:
-        """Store a whole tool result as JSON and return its digest."""
-        self.values[call_id] = value
-        return self.keep(dumps(value))
 
     async def commit(self) -> None:
         """Make everything recorded so far durable.
@@ -109,7 +104,8 @@ class Recorder:
         async with self._writing:
             events, self._pending = self._pending, []
             blobs, self._blobs = self._blobs, {}
-            while events:
+            self._failed = True
+            while True:
                 try:
                     self._seq = await self.journal.append(
                         self.state.run_id, events, after=self._seq, epoch=self.epoch, blobs=blobs or None
@@ -117,13 +113,52 @@ class Recorder:
                 except Conflict:
                     await self._rebase(events)
                 else:
-                    return
+                    break
+            self._failed = False
+
+    async def transact(self, work: Callable[[Any], tuple[Any, JournalData]]) -> Any:
+        """Do `work` and record the event that it returns in one transaction of the journal's database.
+
+        Args:
+            work: called on the database's thread, perhaps again if the transaction had to be repeated.
+
+        Raises:
+            ConfigurationError: the journal stands in no database.
+                And what `commit` and `work` raise; then nothing has happened.
+        """
+        await self.commit()
+
+        def both(connection: Any) -> tuple[Any, list[Event]]:
+            value, data = work(connection)
+            return value, [Event(self.state.run_id, 0, now_ms(), self.state.step, data)]
+
+        async with self._writing:
+            while True:
+                try:
+                    value, events = await self.journal.transact(
+                        self.state.run_id, both, after=self._seq, epoch=self.epoch
+                    )
+                except Conflict:
+                    await self._rebase([])
+                else:
+                    break
+            self._seq = events[-1].seq
+            self._next = max(self._next, self._seq)
+        for event in events:
+            self.state.apply(event)
+            self._tell(event)
+        return value
+
+    @property
+    def clean(self) -> bool:
+        """Whether everything recorded is durable."""
+        return not self._pending and not self._failed
 
     async def _rebase(self, events: list[Event]) -> None:
         """Others appended (a decision, a cancellation): take theirs first, then ours."""
         written = await self.journal.read(self.state.run_id)
         for event in written[self._seq :]:
-            if isinstance(event.data, DriverClaimed) and event.data.epoch > self.epoch:
+            if isinstance(event.data, DriverClaimed) and event.data.epoch >= self.epoch:
                 raise Fenced(f"Run {self.state.run_id} was taken over by {event.data.owner}.")
             self._tell(event)
         self._seq = len(written)

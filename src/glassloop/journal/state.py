@@ -23,8 +23,12 @@ from glassloop.core.events import (
     NudgeReason,
     RunContinued,
     RunFinished,
+    RunKind,
     RunStarted,
+    ToolAborted,
     ToolFinished,
+    UndoFinished,
+    UndoStarted,
 )
 from glassloop.core.limits import Limits
 from glassloop.core.messages import Message, Reply, ToolCall, ToolResult
@@ -54,12 +58,15 @@ class State:
         nudges: why the model was told again, in order.
         fresh_nudges: reasons since the model last did something useful.
         failure: the last attempt of a model call failed for good.
+        aborted: a tool asked for the run to stop.
+        undone: undos that were begun, by call id, with their end where it is known.
         active_ms: time spent working, without the time the run was parked or nobody drove it.
     """
 
     run_id: str = ""
     seq: int = 0
     epoch: int = 0
+    kind: RunKind = "run"
     agent: str = ""
     fingerprint: str = ""
     identity: Identity = field(default_factory=Identity)
@@ -82,6 +89,8 @@ class State:
     nudges: list[NudgeReason] = field(default_factory=list[NudgeReason])
     fresh_nudges: set[NudgeReason] = field(default_factory=set[NudgeReason])
     failure: AttemptFailed | None = None
+    aborted: ToolAborted | None = None
+    undone: dict[str, UndoFinished | None] = field(default_factory=dict[str, UndoFinished | None])
     cancel: CancelRequested | None = None
     finished: RunFinished | None = None
     started_at: int = 0
@@ -131,9 +140,15 @@ class State:
                 self.decided.setdefault(data.approval_id, data)
             case CancelRequested():
                 self.cancel = data
+            case ToolAborted():
+                self.aborted = data
+            case UndoStarted():
+                self.undone[data.call_id] = None
+            case UndoFinished():
+                self.undone[data.call_id] = data
             case RunContinued():
                 self.limits = data.limits or self.limits
-                self.finished = self.failure = self.cancel = None
+                self.finished = self.failure = self.cancel = self.aborted = None
                 self.fresh_nudges.clear()
             case RunFinished():
                 self.finished = data
@@ -142,11 +157,16 @@ class State:
 
     def _start(self, event: Event, data: RunStarted) -> None:
         self.run_id, self.agent, self.fingerprint = event.run_id, data.agent, data.fingerprint
+        self.kind = data.kind
         self.identity, self.limits = data.identity, data.limits
         self.conversation += data.history
         self.history_length = len(self.conversation)
         if data.input is not None:
             self.conversation.append(data.input)
+        if data.call is not None:
+            self.replies.append(Reply((data.call,)))
+            self.conversation.append(self.replies[0])
+            self.open_calls = {data.call.id: data.call}
         self.started_at = self.last_at = event.at
 
     def _reply(self, data: ModelReplied) -> None:

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
-from glassloop.core.encoding import canonical, digest, dumps, loads
-from glassloop.core.events import ApprovalAsked, ApprovalDecided
-from glassloop.core.ids import new_id
+from glassloop.core.encoding import dumps, loads
+from glassloop.core.events import ApprovalAsked, ApprovalDecided, ApprovalMode
 from glassloop.core.result import Decision, PendingApproval
-from glassloop.middleware.call import Call, CallStopped, Next, Pending
+from glassloop.middleware.call import Call, CallStopped, Next, Pending, question
 from glassloop.tools.tool import Tool
+
+DEFER_SECONDS = 15 * 60.0
 
 Approver = Callable[[PendingApproval], Decision | bool | Awaitable[Decision | bool | None] | None]
 """Asks a human; True approves, False denies, None or no answer in time denies."""
@@ -31,47 +32,93 @@ def by_risk(tool: Tool, arguments: dict[str, Any]) -> bool | str:
 class Approval:
     """Holds calls that need a human.
 
-    With an approver the call waits for its answer; without one it parks: the run rests with the outcome `waiting`, and
-    the decision comes through `Agent.resume`. The decision binds the tool and the exact arguments; edited arguments
-    are validated again.
+    The decision binds the tool and the exact arguments; edited arguments are validated again. Three ways to hold:
+
+    * an approver is at hand: the call *waits* for its answer and is denied when none comes in time;
+    * `park` (the default): the run rests with the outcome `waiting` until the decision comes, days later, on any
+      worker;
+    * `defer`: the model is told that the call is held, the run goes on, and the call runs later by itself.
 
     Args:
         when: which calls need a human.
-        approver: asks a human now; None parks the run.
+        approver: asks a human now.
+        mode: how to hold where there is no approver.
         seconds: how long the approver may take before the call is denied.
+        expires: seconds after which a decision comes too late; by default 15 minutes for `defer` and never for `park`.
+        also: names of tools that ask whatever `when` says.
     """
 
-    def __init__(self, when: When = by_risk, approver: Approver | None = None, seconds: float = 60.0) -> None:
+    def __init__(
+        self,
+        when: When = by_risk,
+        approver: Approver | None = None,
+        *,
+        mode: ApprovalMode = "park",
+        seconds: float = 60.0,
+        expires: float | None = None,
+        also: Collection[str] = (),
+    ) -> None:
         self.when = when
         self.approver = approver
+        self.mode: ApprovalMode = mode
         self.seconds = seconds
+        self.expires = DEFER_SECONDS if expires is None and mode == "defer" else expires
+        self.also = frozenset(also)
+
+    def bound(self, approver: Approver | None, mode: ApprovalMode | None, also: Collection[str]) -> Approval:
+        """The same layer for one run: with who is asked, how calls are held, and what the environment adds."""
+        return Approval(
+            self.when,
+            self.approver or approver,
+            mode=mode or self.mode,
+            seconds=self.seconds,
+            expires=self.expires if mode in (None, self.mode) else None,
+            also=self.also | set(also),
+        )
 
     async def __call__(self, call: Call, next: Next, /) -> Any:
         """See `ToolMiddleware`.
 
         Raises:
-            CallStopped: denied; the text gives the reason to the model.
+            CallStopped: denied, or held for later; the text tells the model.
         """
         state = call.recorder.state
         asked = state.asked.get(call.call.id)
-        decided = state.decided.get(asked.approval_id) if asked else None
-        if asked is not None and decided is not None and asked.fingerprint == self._fingerprint(call):
-            return await self._follow(call, decided, next)
-        need = self.when(call.found, call.arguments or {})
+        decision = state.decided.get(asked.approval_id) if asked else None
+        if asked is not None and decision is not None and asked.fingerprint == call.fingerprint:
+            return await self._follow(call, asked, decision, next)
+        need = self.when(call.found, call.arguments or {}) or call.found.name in self.also
         if not need:
             return await next(call)
-        question = self._question(call, need)
-        call.recorder.record(question)
-        await call.recorder.commit()
-        if self.approver is None:
-            return Pending(question.approval_id)
-        decision = await self._ask(self.approver, pending_of(question, call.call.provider_id))
-        call.recorder.record(decision)
-        return await self._follow(call, decision, next)
+        return await self._hold(call, need, next)
 
-    async def _follow(self, call: Call, decision: ApprovalDecided, next: Next) -> Any:
+    async def _hold(self, call: Call, need: bool | str, next: Next) -> Any:
+        mode: ApprovalMode = "wait" if self.approver else self.mode
+        role = need if isinstance(need, str) else None
+        asked = question(call, mode=mode, role=role, expires=self.expires)
+        call.recorder.record(asked)
+        await call.recorder.commit()
+        if self.approver is not None:
+            decision = await self._ask(self.approver, pending_of(asked, call.call.provider_id))
+            call.recorder.record(decision)
+            return await self._follow(call, asked, decision, next)
+        if mode == "park":
+            return Pending(asked.approval_id)
+        raise CallStopped(
+            f"Held for approval, confirmation id {asked.approval_id}: {call.found.name} has not been run. It runs by "
+            "itself once a human confirms it. Do not call it again; tell the user that it waits for confirmation.",
+            "held",
+        )
+
+    async def _follow(self, call: Call, asked: ApprovalAsked, decision: ApprovalDecided, next: Next) -> Any:
+        reason = f" Reason: {decision.reason}" if decision.reason else ""
+        if decision.decision == "deny" and asked.kind == "doubt":
+            raise CallStopped(
+                f"Outcome unknown: {call.found.name} had begun before an interruption, and a human decided not to run "
+                f"it again.{reason}",
+                "unknown",
+            )
         if decision.decision == "deny":
-            reason = f" Reason: {decision.reason}" if decision.reason else ""
             raise CallStopped(f"Denied: {call.found.name} was not run.{reason} Do not try it again.", "denied")
         if decision.decision == "edit" and decision.arguments is not None:
             checked = call.found.validate(decision.arguments)
@@ -86,22 +133,6 @@ class Approval:
         except TimeoutError:
             answer = Decision("deny", reason=f"nobody answered within {self.seconds:g} s")
         return decided(pending.approval_id, answer or False)
-
-    def _question(self, call: Call, need: bool | str) -> ApprovalAsked:
-        tool, arguments = call.found, dumps(call.arguments).decode()
-        return ApprovalAsked(
-            approval_id=new_id("appr"),
-            call_id=call.call.id,
-            tool=tool.name,
-            arguments=arguments,
-            fingerprint=self._fingerprint(call),
-            summary=f"{tool.name}({arguments[1:-1]})"[:300],
-            risk=tool.risk,
-            role=need if isinstance(need, str) else None,
-        )
-
-    def _fingerprint(self, call: Call) -> str:
-        return digest(canonical([call.found.name, call.found.origin, call.arguments]).encode())
 
 
 def decided(approval_id: str, answer: Decision | bool) -> ApprovalDecided:
@@ -124,4 +155,5 @@ def pending_of(asked: ApprovalAsked, provider_id: str = "") -> PendingApproval:
         asked.role,
         asked.expires_at,
         provider_id,
+        asked.kind,
     )

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from glassloop.core.context import RunContext
+from glassloop.core.encoding import canonical, digest, dumps
 from glassloop.core.errors import ToolError
-from glassloop.core.events import LiveData
+from glassloop.core.events import ApprovalAsked, ApprovalMode, LiveData
+from glassloop.core.ids import new_id
 from glassloop.core.messages import Reply, ResultStatus, ToolCall
-from glassloop.journal.recorder import Recorder
+from glassloop.journal.recorder import Recorder, now_ms
 from glassloop.models.model import Model, ModelRequest
 from glassloop.tools.tool import Tool
 from glassloop.tools.toolset import ToolIndex
@@ -33,6 +35,8 @@ class Call:
         reason: the model's stated reason.
         confidence: the model's stated confidence, 0 to 1.
         replayed: answered from an earlier identical call.
+        claim: the key under which the ledger knows this effect; set by `idempotency`.
+        recorded: a transaction has recorded the result, and settled the claim, together with the effect.
     """
 
     call: ToolCall
@@ -47,6 +51,18 @@ class Call:
     reason: str | None = None
     confidence: float | None = None
     replayed: bool = False
+    claim: str | None = None
+    recorded: bool = False
+
+    @property
+    def owner(self) -> tuple[str, str]:
+        """Who claims: run and call."""
+        return self.context.run_id, self.call.id
+
+    @property
+    def fingerprint(self) -> str:
+        """Binds a decision to the tool and to exactly these arguments."""
+        return digest(canonical([self.found.name, self.found.origin, self.arguments]).encode())
 
     @property
     def found(self) -> Tool:
@@ -87,6 +103,32 @@ class CallStopped(ToolError):
     def __init__(self, message: str, status: ResultStatus) -> None:
         super().__init__(message)
         self.status: ResultStatus = status
+
+
+def question(
+    call: Call,
+    *,
+    mode: ApprovalMode,
+    kind: Literal["call", "doubt"] = "call",
+    role: str | None = None,
+    expires: float | None = None,
+) -> ApprovalAsked:
+    """The event that asks a human about a call; `expires` in seconds from now."""
+    arguments = dumps(call.arguments).decode()
+    doubt = "this may have happened already: " if kind == "doubt" else ""
+    return ApprovalAsked(
+        approval_id=new_id("appr"),
+        call_id=call.call.id,
+        tool=call.found.name,
+        arguments=arguments,
+        fingerprint=call.fingerprint,
+        summary=f"{doubt}{call.found.name}({arguments[1:-1]})"[:300],
+        risk=call.found.risk,
+        role=role,
+        expires_at=None if expires is None else now_ms() + int(expires * 1000),
+        kind=kind,
+        mode=mode,
+    )
 
 
 Next = Callable[[Call], Awaitable[Any]]

@@ -7,7 +7,7 @@ from typing import Any
 
 from glassloop.core.encoding import canonical, digest, dumps, loads
 from glassloop.journal.ledger import DAY, Done, InDoubt, InFlight, Ledger, Yours
-from glassloop.middleware.call import Call, CallStopped, Next
+from glassloop.middleware.call import Call, CallStopped, Next, Pending
 from glassloop.tools.results import render_result
 
 SLACK_SECONDS = 30.0
@@ -38,14 +38,16 @@ class Idempotency:
         tool, ledger = call.found, self.ledger
         if tool.effect != "write" or ledger is None:
             return await next(call)
-        key, owner = self.key(call), (call.context.run_id, call.call.id)
+        key = call.claim = self.key(call)
         while True:
-            match await ledger.claim(key, owner, tool.effective_timeout + SLACK_SECONDS, self.ttl):
+            match await ledger.claim(key, call.owner, tool.effective_timeout + SLACK_SECONDS, self.ttl):
                 case Yours():
                     return await self._run(call, next, ledger, key)
                 case Done(_, result):
                     call.replayed = True
                     return loads(result)
+                case InDoubt(holder) if tool.transaction:
+                    await ledger.release(key, holder)  # unsettled is undone: both are one commit
                 case InDoubt():
                     raise CallStopped(
                         f"An identical call of {tool.name} was begun earlier and nobody recorded how it ended: outcome "
@@ -63,7 +65,7 @@ class Idempotency:
         return digest(canonical([scope, call.found.name, arguments]).encode())
 
     async def _run(self, call: Call, next: Next, ledger: Ledger, key: str) -> Any:
-        owner = (call.context.run_id, call.call.id)
+        owner = call.owner
         try:
             value = await next(call)
         except asyncio.CancelledError:
@@ -75,5 +77,6 @@ class Idempotency:
         except Exception:
             await ledger.release(key, owner)
             raise
-        await ledger.settle(key, owner, dumps(render_result(value).value))
+        if not isinstance(value, Pending) and not call.recorded:
+            await ledger.settle(key, owner, dumps(render_result(value).value))
         return value

@@ -1,7 +1,7 @@
 """The whole stack, in one list, outermost first.
 
     error -> allow -> reasons -> validate -> (yours) -> approval -> idempotency -> start -> hooks -> retry
-    -> timeout -> tool
+    -> timeout -> transaction -> tool
 
 Your own middleware stands where the tool is found and its arguments are valid, before anybody is asked. An instance of
 one of the kinds below takes that kind's place.
@@ -32,6 +32,7 @@ from glassloop.middleware.reasons import Reasons
 from glassloop.middleware.retry import ModelRetry, Retry
 from glassloop.middleware.start import Start
 from glassloop.middleware.timeout import Timeout
+from glassloop.middleware.transaction import Transaction
 from glassloop.middleware.validate import Validate
 from glassloop.models.model import ReplyPart, TextPart, ThinkingPart
 from glassloop.tools.tool import as_tool
@@ -51,6 +52,7 @@ TOOL_STACK: tuple[type[ToolMiddleware] | None, ...] = (
     ToolHooks,
     Retry,
     Timeout,
+    Transaction,
 )
 ONLY_WHEN_GIVEN = (Reasons, ToolHooks)
 

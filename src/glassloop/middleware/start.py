@@ -3,41 +3,49 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 from typing import Any
 
 from glassloop.core.events import EffectStarted
-from glassloop.middleware.call import Call, CallStopped, Next
+from glassloop.middleware.call import Call, Next, Pending, question
+from glassloop.tools.threads import run_in_thread
 
-IN_DOUBT = (
-    "This call had begun before the run was interrupted, and nobody recorded how it ended: outcome unknown. "
-    "Do not repeat it; check its effect or tell the user."
-)
 GRACE_SECONDS = 5.0
 """How long a cancelled run waits for a write that has begun."""
 
 
 class Start:
-    """Appends a write's start after every gate has said yes; a cancelled run waits a moment for a write in flight.
+    """Appends a write's start after every gate has said yes, and settles what an earlier life of the run began.
+
+    A call that was begun and has no result is in doubt. An idempotent tool runs again under the same key; a tool with
+    `reconcile` is asked; anything else is held for a human, who may have it run again. A tool with `transaction=True`
+    has no start: its effect and its result are one commit.
 
     Args:
-        grace: seconds.
+        grace: seconds that a cancelled run waits for a write in flight.
     """
 
     def __init__(self, grace: float = GRACE_SECONDS) -> None:
         self.grace = grace
 
     async def __call__(self, call: Call, next: Next, /) -> Any:
-        """See `ToolMiddleware`.
-
-        Raises:
-            CallStopped: the call had begun in an earlier life of the run, and repeating it could do it twice.
-        """
-        if call.found.effect != "write":
+        """See `ToolMiddleware`."""
+        tool = call.found
+        if tool.effect != "write" or tool.transaction:
             return await next(call)
-        if call.call.id in call.recorder.state.begun and not call.found.idempotent:
-            raise CallStopped(IN_DOUBT, "unknown")
+        if call.call.id in call.recorder.state.begun and not tool.idempotent:
+            if tool.reconcile is None:
+                if not _may_run_again(call):
+                    return await _hold(call)
+            else:
+                happened, result = await _reconciled(call)
+                if happened:
+                    return result
         call.recorder.record(EffectStarted(call.call.id, call.context.idempotency_key))
         await call.recorder.commit()
+        return await self._run(call, next)
+
+    async def _run(self, call: Call, next: Next) -> Any:
         work = asyncio.ensure_future(next(call))
         try:
             return await asyncio.shield(work)
@@ -50,3 +58,33 @@ class Start:
                 raise
             # it got through in time: its result counts, and the run stops after it
             return work.result()
+
+
+def _may_run_again(call: Call) -> bool:
+    """Whether a human has looked at the doubt and said that it may."""
+    state = call.recorder.state
+    asked = state.asked.get(call.call.id)
+    decision = state.decided.get(asked.approval_id) if asked else None
+    return asked is not None and asked.kind == "doubt" and decision is not None and decision.decision != "deny"
+
+
+async def _hold(call: Call) -> Pending:
+    earlier = call.recorder.state.asked.get(call.call.id)
+    if earlier is not None and earlier.kind == "doubt":
+        return Pending(earlier.approval_id)
+    asked = question(call, mode="park", kind="doubt", role=earlier.role if earlier else None)
+    call.recorder.record(asked)
+    await call.recorder.commit()
+    return Pending(asked.approval_id)
+
+
+async def _reconciled(call: Call) -> tuple[bool, Any]:
+    """Ask the tool's `reconcile(key)`: the result of an effect that happened, or None for one that did not."""
+    reconcile = call.found.reconcile
+    assert reconcile is not None
+    key = call.context.idempotency_key
+    if inspect.iscoroutinefunction(reconcile):
+        found = await reconcile(key)
+    else:
+        found = await run_in_thread(lambda: reconcile(key))
+    return found is not None, found

@@ -34,6 +34,17 @@ class _Draft:
     def arguments(self) -> str:
         return mended("".join(self.pieces))
 
+    def append(self, text: str) -> None:
+        """Add a piece of the arguments, or take its place where it is all of them again.
+
+        There are servers whose pieces hold everything so far, and servers that repeat the whole at the end. It cannot
+        be mistaken: no JSON object goes on with its own beginning.
+        """
+        if text.startswith("{") and self.pieces and text.startswith(self.arguments):
+            self.pieces.clear()
+        if text:
+            self.pieces.append(text)
+
     @property
     def complete(self) -> bool:
         """Whether the arguments are a whole JSON object already."""
@@ -60,15 +71,19 @@ class CallAssembler:
         self._by_index: dict[int, _Draft] = {}
         self._by_id: dict[str, _Draft] = {}
 
+    def __len__(self) -> int:
+        return len(self._calls)
+
     def add(self, entry: Any, *, whole: bool = False) -> None:
         """Take one entry; `whole` where it is a call by itself (an answer that was not streamed)."""
         fields = record(entry)
-        function = record(fields.get("function"))
+        if not fields:
+            return
+        function = record(fields.get("function")) or fields
         id_, name = str(fields.get("id") or ""), str(function.get("name") or "")
         arguments = function.get("arguments")
         text = "" if arguments is None else arguments if isinstance(arguments, str) else dumps(arguments).decode()
-        index = fields.get("index")
-        index = index if isinstance(index, int) else None
+        index = _index(fields.get("index"))
         call = self._open(id_) if whole else self._find(index, id_, name, text)
         if call is None:
             return
@@ -79,10 +94,9 @@ class CallAssembler:
             self._by_id[id_] = call
         if name:
             call.name = self._joined(call.name, name)
-        if text and not (isinstance(arguments, dict) and call.arguments == text):
-            call.pieces.append(text)
+        call.append(text)
         for key, value in fields.items():
-            if key not in _OWN and value is not None:
+            if key not in _OWN and value is not None and function is not fields:
                 call.extra[key] = value
 
     def calls(self, names: Mapping[str, str]) -> list[ToolCall]:
@@ -126,7 +140,7 @@ class CallAssembler:
             return True
         if index is None and name != call.name and not self._is_split(call, name):
             return False
-        return not (text and begins and call.complete)
+        return not (text and begins and call.complete and (index is None or text != call.arguments))
 
     def _is_split(self, call: _Draft, name: str) -> bool:
         return not call.pieces and (call.name + name in self._known or call.name not in self._known)
@@ -150,3 +164,9 @@ class CallAssembler:
         if piece == name or (piece.startswith(name) and piece in self._known):
             return piece
         return both
+
+
+def _index(value: Any) -> int | None:
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        return int(value)
+    return value if isinstance(value, int) else None

@@ -14,6 +14,7 @@ from glassloop.models.failures import Peer, error_failure, not_a_reply
 from glassloop.models.model import ModelPart, TextPart, ThinkingPart
 from glassloop.models.shapes import array, count, record
 from glassloop.models.sse import SSEEvent
+from glassloop.models.think_tags import ThinkTags
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where servers put readable thinking (DeepSeek, Qwen, GLM, Moonshot; OpenRouter, Groq, Ollama, newer vLLM)."""
@@ -57,6 +58,7 @@ class ChatReplyReader:
         self._provider = provider
         self._names = names
         self._calls = CallAssembler(names)
+        self._tags = ThinkTags()
         self._text: list[str] = []
         self._thinking: list[str] = []
         self._thinking_field: str | None = None
@@ -74,6 +76,10 @@ class ChatReplyReader:
         return self.done or self._finish != ""
 
     @property
+    def _begun(self) -> bool:
+        return bool(self._text or self._thinking or self._calls)
+
+    @property
     def text(self) -> str:
         """Visible text so far."""
         return mended("".join(self._text))
@@ -87,7 +93,7 @@ class ChatReplyReader:
         data = event.data
         if not data.startswith(b"{"):
             self.done = self.done or data.strip() == b"[DONE]"
-            return _NOTHING
+            return self._rest() if self.done else _NOTHING
         try:
             chunk = decoded(data)
         except ValueError:
@@ -100,9 +106,14 @@ class ChatReplyReader:
         choice = _first_choice(chunk)
         if choice is None:
             return _NOTHING
+        if "delta" in choice:
+            shown = self._take(record(choice["delta"]), whole=False)
+        else:  # a whole message in a stream: news, or a summary of what was streamed
+            shown = _NOTHING if self._begun else self._take(record(choice.get("message")), whole=True)
         if finish := choice.get("finish_reason"):
             self._finish = str(finish)
-        return self._take(record(choice.get("delta") or choice.get("message")), whole=False)
+            return [*shown, *self._rest()]
+        return shown
 
     def whole(self, body: Any) -> Sequence[ModelPart]:
         """Take a whole answer, as it comes when it is not streamed, and return what it shows.
@@ -119,7 +130,7 @@ class ChatReplyReader:
         self._take_head(answer)
         self._finish = str(choice.get("finish_reason") or "")
         self.done = True
-        return self._take(record(choice.get("message") or choice.get("delta")), whole=True)
+        return [*self._take(record(choice.get("message") or choice.get("delta")), whole=True), *self._rest()]
 
     def reply(self) -> Reply:
         """The reply, once it is complete.
@@ -165,7 +176,7 @@ class ChatReplyReader:
             if key == "content":
                 self._take_content(value, shown)
             elif key == "tool_calls":
-                for entry in array(value):
+                for entry in array(value) if isinstance(value, list) else [value]:
                     self._calls.add(entry, whole=whole)
             elif key in REASONING_FIELDS and isinstance(value, str):
                 self._think(value, key, shown)
@@ -182,8 +193,7 @@ class ChatReplyReader:
     def _take_content(self, content: Any, shown: list[ModelPart]) -> None:
         """Text; or, at Mistral, a list of blocks, thinking among them."""
         if isinstance(content, str):
-            self._text.append(content)
-            shown.append(TextPart(content))
+            self._say(content, shown)
             return
         for fields in map(record, array(content)):
             if isinstance(text := fields.get("text"), str):
@@ -192,6 +202,26 @@ class ChatReplyReader:
                 self._think(_joined_text(thought), None, shown)
             elif fields:
                 self._opaque.append(Opaque(fields))
+
+    def _say(self, text: str, shown: list[ModelPart]) -> None:
+        if not self._tags.over:
+            thought, text = self._tags.feed(text)
+            if thought:
+                self._think(thought, None, shown)
+        if text:
+            self._text.append(text)
+            shown.append(TextPart(text))
+
+    def _rest(self) -> Sequence[ModelPart]:
+        """What was held back because a tag might have begun there."""
+        thought, text = self._tags.close()
+        shown: list[ModelPart] = []
+        if thought:
+            self._think(thought, None, shown)
+        if text:
+            self._text.append(text)
+            shown.append(TextPart(text))
+        return shown
 
     def _think(self, text: str, field: str | None, shown: list[ModelPart]) -> None:
         """Thinking counts once, where a server sends the same under two names."""

@@ -21,8 +21,9 @@ from glassloop.models.profiles import Profile
 from glassloop.models.replay import arguments_text, wire_ids
 from glassloop.models.sendable import sendable
 from glassloop.models.toolbox import Toolbox, object_schema
-from glassloop.models.views import alternating, media_after_results
+from glassloop.models.views import BEGINNING, alternating, media_after_results
 
+_NOTHING_SAID = dumps({"role": "user", "content": BEGINNING})
 _SIGNED_CALL_FIELD = "extra_content"
 """Where Gemini's compatible endpoint keeps thought signatures of tool calls."""
 
@@ -52,7 +53,7 @@ class ChatRenderer:
         instructions, messages = request.instructions, sendable(request.messages)
         if self._profile.strict_alternation:
             messages, instructions = alternating(media_after_results(messages), instructions)
-        fragments = self._messages(messages)
+        fragments = self._messages(messages) or [_NOTHING_SAID]
         if instructions:
             fragments.insert(0, _system(self._profile.system_role, instructions))
         tools = self._toolbox.pack(request.tools, request.settings.extra.get("tools"))

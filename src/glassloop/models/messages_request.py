@@ -104,7 +104,7 @@ class MessagesRenderer:
             "tool_choice": _choice(asked) if with_tools else None,
         }
         fields |= {key: value for key, value in optional.items() if value is not None}
-        if may_think:
+        if may_think or isinstance(asked.thinking, str):
             fields |= _thinking(asked.thinking, most)
         if "messages" in asked.extra:
             raise ConfigurationError("ModelSettings(extra=...) must not hold 'messages'; pass history= to the run.")
@@ -255,7 +255,7 @@ def _mark_last_block(turns: Sequence[Turn], position: int) -> None:
 
 
 def _may_think(turns: Sequence[Turn]) -> bool:
-    """Whether thinking can be asked for: the API refuses it while a call is answered that was made without thinking."""
+    """Whether a budget can be given: the API refuses it while a call is answered that was made without thinking."""
     if len(turns) < 2 or not turns[-1][1][0].startswith(b'{"type":"tool_result"'):
         return True
     return turns[-2][1][0].startswith((b'{"type":"thinking"', b'{"type":"redacted_thinking"'))

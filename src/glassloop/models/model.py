@@ -119,7 +119,10 @@ class Model(Protocol):
 
 async def complete(model: Model, request: ModelRequest) -> Reply:
     """Ask once and return the whole reply: a fold of `stream`."""
-    async for part in model.stream(request):
+    reply: Reply | None = None
+    async for part in model.stream(request):  # to its end: a generator left before it is closed by a task of its own
         if isinstance(part, ReplyPart):
-            return part.reply
+            reply = part.reply
+    if reply is not None:
+        return reply
     raise AssertionError(f"{model.name}: the stream ended without a ReplyPart; a model must end with one.")

@@ -164,6 +164,6 @@ def _build(wire: Wire, name: str, model: str, base_url: str, key: str, variable:
 
 def _with_version(base_url: str) -> str:
     """A URL that is only a host gets `/v1`; one with a path is left alone."""
-    base = base_url.rstrip("/").removesuffix("/chat/completions").rstrip("/")
-    rest = base.partition("://")[2] or base
-    return base if "/" in rest else f"{base}/v1"
+    head, scheme, rest = base_url.rpartition("://")
+    rest = rest.rstrip("/").removesuffix("/chat/completions").rstrip("/")
+    return f"{head}{scheme}{rest}/v1" if rest and "/" not in rest else f"{head}{scheme}{rest}"

@@ -106,3 +106,8 @@ def _ask(*command: str) -> str:
     with suppress(OSError, subprocess.SubprocessError):
         return subprocess.run(command, capture_output=True, text=True, timeout=5, check=True).stdout.strip()
     return ""
+
+
+this_process()  # read from the system now, and not on an event loop later
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=this_process)

@@ -13,8 +13,6 @@ _VERSION_1 = (
         seq INTEGER NOT NULL,
         epoch INTEGER NOT NULL,
         owner TEXT,
-        lease_process TEXT,
-        lease_beat INTEGER,
         agent TEXT,
         session TEXT,
         user TEXT,
@@ -31,7 +29,7 @@ _VERSION_1 = (
     """,
     "CREATE INDEX glassloop_runs_session ON glassloop_runs (session) WHERE session IS NOT NULL",
     "CREATE INDEX glassloop_runs_user ON glassloop_runs (user) WHERE user IS NOT NULL",
-    "CREATE INDEX glassloop_runs_open ON glassloop_runs (status) WHERE status IN ('running', 'waiting')",
+    "CREATE INDEX glassloop_runs_open ON glassloop_runs (status) WHERE status IN ('running', 'waiting', 'cancelling')",
     # Rows of several kilobytes: WITHOUT ROWID would keep them in inner nodes too, four to a page.
     """
     CREATE TABLE glassloop_events (
@@ -46,6 +44,33 @@ _VERSION_1 = (
         private ANY,
         PRIMARY KEY (run_id, seq)
     ) STRICT
+    """,
+    """
+    CREATE TABLE glassloop_approvals (
+        approval_id TEXT PRIMARY KEY,
+        run_id TEXT NOT NULL,
+        call_id TEXT NOT NULL,
+        tool TEXT NOT NULL,
+        arguments TEXT NOT NULL,
+        summary TEXT NOT NULL,
+        risk TEXT NOT NULL,
+        role TEXT,
+        kind TEXT NOT NULL,
+        mode TEXT NOT NULL,
+        user TEXT,
+        tenant TEXT,
+        session TEXT,
+        agent TEXT NOT NULL,
+        asked_at INTEGER NOT NULL,
+        expires_at INTEGER,
+        decision TEXT,
+        decided_by TEXT,
+        reason TEXT
+    ) STRICT, WITHOUT ROWID
+    """,
+    "CREATE INDEX glassloop_approvals_open ON glassloop_approvals (asked_at) WHERE decision IS NULL",
+    """
+    CREATE TABLE glassloop_workers (process TEXT PRIMARY KEY, beat INTEGER NOT NULL) STRICT, WITHOUT ROWID
     """,
     "CREATE TABLE glassloop_blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT",
     """

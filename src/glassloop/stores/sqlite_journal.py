@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,27 +13,32 @@ from pydantic_core import to_json
 
 from glassloop.core.encoding import loads
 from glassloop.core.errors import StoreError
-from glassloop.core.events import DriverClaimed, Event, RunFinished, decode_data, encode_data, version_of
+from glassloop.core.events import Event, RunFinished, decode_data, encode_data, version_of
 from glassloop.journal.feed import Feed
-from glassloop.journal.journal import check_position, check_writer
-from glassloop.journal.projection import RunFilter, RunRow, project
+from glassloop.journal.journal import Transaction, check_position, check_writer
+from glassloop.journal.projection import OPEN_STATUSES, ApprovalRow, RunFilter, RunRow, project
+from glassloop.stores.approvals import list_approvals, project_approval
+from glassloop.stores.blobs import keep_blobs
 from glassloop.stores.codec import pack, storable, unpack
 from glassloop.stores.database import Database
+from glassloop.stores.transaction import Writing
 
-_ROW = "id, agent, session, user, tenant, status, input, started_at, updated_at, steps, tokens, cost_usd, pending"
-_FIND = f"SELECT seq, epoch, owner, {_ROW} FROM glassloop_runs WHERE id = ?"
+_ROW = (
+    "id, agent, session, user, tenant, status, input, started_at, updated_at, steps, tokens, cost_usd, pending, owner"
+)
+_FIND = f"SELECT seq, epoch, {_ROW} FROM glassloop_runs WHERE id = ?"
 _PUT_RUN = f"""
-    INSERT INTO glassloop_runs (seq, epoch, owner, {_ROW}) VALUES ({", ".join("?" * 16)})
-    ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, epoch = excluded.epoch, owner = excluded.owner,
+    INSERT INTO glassloop_runs (seq, epoch, {_ROW}) VALUES ({", ".join("?" * 16)})
+    ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, epoch = excluded.epoch,
     {", ".join(f"{column} = excluded.{column}" for column in _ROW.split(", ")[1:])}
 """
 _UPDATE_RUN = """
-    UPDATE glassloop_runs SET seq = ?, epoch = ?, owner = ?, status = ?, updated_at = ?, steps = ?, tokens = ?,
-    cost_usd = ?, pending = ? WHERE id = ?
+    UPDATE glassloop_runs SET seq = ?, epoch = ?, status = ?, updated_at = ?, steps = ?, tokens = ?, cost_usd = ?,
+    pending = ?, owner = ? WHERE id = ?
 """
 _INSERT_EVENT = f"INSERT INTO glassloop_events VALUES ({', '.join('?' * 9)})"
 _READ = "SELECT seq, type, v, at, step, data, private FROM glassloop_events WHERE run_id = ? AND seq > ? ORDER BY seq"
-_OPEN = "status IN ('running', 'waiting')"  # spelled as in the partial index
+_OPEN = "status IN ('running', 'waiting', 'cancelling')"  # spelled as in the partial index
 
 
 class SqliteJournal:
@@ -80,6 +86,16 @@ class SqliteJournal:
     async def runs(self, filter: RunFilter | None = None) -> list[RunRow]:
         """See `Journal.runs`."""
         return await self._database.read(partial(_list_runs, filter or RunFilter()))
+
+    async def approvals(self, approval_id: str | None = None) -> list[ApprovalRow]:
+        """See `Journal.approvals`."""
+        return await self._database.read(partial(list_approvals, approval_id))
+
+    async def transact(self, run_id: str, work: Transaction, *, after: int, epoch: int) -> tuple[Any, list[Event]]:
+        """See `Journal.transact`."""
+        done = await self._database.write(partial(transact, run_id, work, after, epoch))
+        self._feed.publish(run_id, done[1][-1].seq)
+        return done
 
     async def blob(self, digest: str) -> bytes:
         """See `Journal.blob`."""
@@ -134,27 +150,34 @@ def append_events(
 ) -> int:
     """Append inside the transaction that is open; see `Journal.append`."""
     found = cursor.execute(_FIND, (run_id,)).fetchone()
-    last, known, owner = found[:3] if found else (0, 0, None)
+    last, known = found[:2] if found else (0, 0)
     raised = check_writer(run_id, events, epoch=epoch, known=known)
     check_position(run_id, after=after, last=last)
     if not events and not blobs:
         return last
-    before = row = RunRow(*found[3:]) if found and found[4] is not None else None
+    before = row = RunRow(*found[2:]) if found and found[3] is not None else None
     for event in events:
         row = project(row, event)
-        if isinstance(event.data, DriverClaimed):
-            owner = event.data.owner
+        if row is not None:
+            project_approval(row, event, cursor)
     stored = [_stored(event, run_id, seq, epoch) for seq, event in enumerate(events, last + 1)]
     cursor.executemany(_INSERT_EVENT, stored)
     if blobs:
-        _keep_blobs(run_id, blobs, cursor)
+        keep_blobs(run_id, blobs, cursor)
     last += len(stored)
     if row is None or before is None:
-        cursor.execute(_PUT_RUN, (last, raised, owner, *_row_values(run_id, row)))
+        cursor.execute(_PUT_RUN, (last, raised, *_row_values(run_id, row)))
     else:
-        changed = (row.status, row.updated_at, row.steps, row.tokens, row.cost_usd, row.pending)
-        cursor.execute(_UPDATE_RUN, (last, raised, owner, *changed, run_id))
+        changed = (row.status, row.updated_at, row.steps, row.tokens, row.cost_usd, row.pending, row.owner)
+        cursor.execute(_UPDATE_RUN, (last, raised, *changed, run_id))
     return last
+
+
+def transact(run_id: str, work: Transaction, after: int, epoch: int, cursor: sqlite3.Cursor) -> tuple[Any, list[Event]]:
+    """Somebody's own statements and the events that tell of them, inside the transaction that is open."""
+    value, events = work(Writing(cursor))
+    last = append_events(run_id, events, after, epoch, None, cursor)
+    return value, [replace(event, seq=last - len(events) + number) for number, event in enumerate(events, 1)]
 
 
 def _stored(event: Event, run_id: str, seq: int, epoch: int | None) -> tuple[object, ...]:
@@ -165,17 +188,10 @@ def _stored(event: Event, run_id: str, seq: int, epoch: int | None) -> tuple[obj
 
 def _row_values(run_id: str, row: RunRow | None) -> tuple[object, ...]:
     if row is None:
-        return (run_id, *[None] * 12)
+        return (run_id, *[None] * 13)
     texts = (None if text is None else storable(text) for text in (row.session, row.user, row.tenant))
     head = (run_id, row.agent, *texts, row.status, storable(row.input), row.started_at, row.updated_at)
-    return (*head, row.steps, row.tokens, row.cost_usd, row.pending)
-
-
-def _keep_blobs(run_id: str, blobs: Mapping[str, bytes], cursor: sqlite3.Cursor) -> None:
-    cursor.executemany("INSERT OR IGNORE INTO glassloop_blobs VALUES (?, ?)", list(blobs.items()))
-    cursor.executemany(
-        "INSERT OR IGNORE INTO glassloop_run_blobs VALUES (?, ?)", [(run_id, digest) for digest in blobs]
-    )
+    return (*head, row.steps, row.tokens, row.cost_usd, row.pending, row.owner)
 
 
 def _erase_blobs(run_id: str, cursor: sqlite3.Cursor) -> int:
@@ -230,7 +246,7 @@ def _list_runs(wanted: RunFilter, cursor: sqlite3.Cursor) -> list[RunRow]:
         if value is not None:
             conditions.append(f"{column} = ?")
             values.append(storable(value))
-    if wanted.status in ("running", "waiting") or wanted.finished is False:
+    if wanted.status in OPEN_STATUSES or wanted.finished is False:
         conditions.append(_OPEN)
     if wanted.finished:
         conditions.append(f"NOT ({_OPEN})")

@@ -54,6 +54,7 @@ class ToolIndex:
         for tool in tools:
             self._add(tool)
         self.specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self.by_name.values())
+        self.undoable = frozenset(tool.name for tool in self.by_name.values() if tool.undo is not None)
 
     def _add(self, tool: Tool) -> None:
         if tool.unbound:
@@ -152,6 +153,10 @@ class ToolSources:
     def names(self) -> tuple[str, ...]:
         """Names of the tools that are given once."""
         return tuple(source.name for source in self._sources if isinstance(source, Tool))
+
+    def given(self, name: str) -> Tool | None:
+        """A tool that is given once, by name."""
+        return self._index.find(name) if self.is_static else None
 
     async def resolve(self, context: RunContext[Any]) -> ToolIndex:
         """The tools of this moment. The same tools give the same index, so what is made of it can be kept.

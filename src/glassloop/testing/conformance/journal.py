@@ -15,6 +15,7 @@ from glassloop.core.events import (
     ApprovalDecided,
     CancelRequested,
     DriverClaimed,
+    DriverRested,
     Event,
     JournalData,
     ModelReplied,
@@ -354,8 +355,10 @@ class JournalConformance:
 
         await journal.append(run_id, [started(run_id)], after=0, epoch=1)
         asked = [ApprovalAsked(f"a{n}", f"c{n}", "refund", "{}", "print", "Refund?") for n in (1, 2)]
-        assert await status(*asked) == ("waiting", 2)
-        assert await status(ApprovalDecided("a1", "approve", "ann")) == ("waiting", 1)
+        assert await status(*asked) == ("running", 2)
+        assert await status(DriverRested()) == ("waiting", 2)
+        assert await status(ApprovalDecided("a1", "approve", "ann")) == ("running", 1)
+        assert await status(DriverRested()) == ("waiting", 1)
         assert await status(ApprovalDecided("a2", "deny", "ann")) == ("running", 0)
         assert await status(RunFinished("completed")) == ("completed", 0)
         assert await status(ApprovalDecided("a2", "approve", "ann")) == ("completed", 0)

@@ -1,0 +1,1 @@
+"""Glassloop's examples."""

@@ -1,0 +1,234 @@
+"""The ticket desk at a terminal: it handles a complaint, asks before it writes, and shows the row that it wrote.
+
+The run is parked while it asks: kill the program at the prompt and start it again, and it asks again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, cast
+
+from glassloop import Identity, RunResult
+from glassloop.cli.background import Background
+from glassloop.cli.keyboard import Approvals, Lines, login
+from glassloop.cli.output import View, use_colour
+from glassloop.cli.problems import CANCELLED, EXIT_CODES, WAITING, report, say
+from glassloop.cli.running import Options, chosen_model, conclude, watched
+from glassloop.cli.signals import ended_by_signals
+from glassloop.cli.target import Target
+from glassloop.core.events import Event
+from glassloop.core.result import PendingApproval
+from glassloop.journal.projection import RunFilter, RunRow
+from glassloop.runtime import ApprovalProblem, Runtime
+
+from .._shop.tables import connected
+
+COMPLAINT = "Customer complains that order 2024001 was never shipped"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the desk once and return the exit code of `glassloop run`.
+
+    Args:
+        arguments: `[--trace] [--role ROLE] [COMPLAINT]`; default those of this process.
+    """
+    parser = argparse.ArgumentParser(prog="python -m examples.ticket", description=__doc__, allow_abbrev=False)
+    parser.add_argument("complaint", nargs="*", metavar="COMPLAINT", help=f"default: {COMPLAINT}")
+    parser.add_argument("--trace", action="store_true", help="a line for each thought, action and observation")
+    parser.add_argument("--role", action="append", default=[], help="a role of yours, e.g. supervisor")
+    given = parser.parse_args(arguments)
+    try:
+        return _run(" ".join(given.complaint).strip() or None, given.trace, tuple(given.role))
+    except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of the program: one sentence for everything
+        return report(error)
+
+
+def _run(complaint: str | None, trace: bool, roles: tuple[str, ...]) -> int:
+    import examples.ticket as module
+
+    target = Target("examples/ticket:agent", module.agent, cast("Any", module))
+    with ended_by_signals(), Background() as background, chosen_model(target, None) as model:
+        target.agent.model = model if model is not None else target.agent.model
+        runtime = Runtime(target.agent)
+        background.call(runtime.__aenter__())
+        try:
+            view = View(trace=trace, colour=use_colour(no_color=False))
+            return Desk(background, runtime, target, view, Identity(login(), roles=roles)).handle(complaint)
+        finally:
+            background.call(runtime.__aexit__(None, None, None))
+
+
+class Desk:
+    """One complaint at the terminal.
+
+    Args:
+        background: the loop that the runtime lives on.
+        runtime: of the ticket agent.
+        target: the ticket agent.
+        view: shows the run.
+        who: sits at the terminal.
+    """
+
+    def __init__(self, background: Background, runtime: Runtime, target: Target, view: View, who: Identity) -> None:
+        self.background = background
+        self.runtime = runtime
+        self.target = target
+        self.view = view
+        self.who = who
+        self.asks = sys.stdin.isatty() and sys.stderr.isatty()
+
+    def handle(self, complaint: str | None) -> int:
+        """Handle a complaint to its end, or until nobody decides; the exit code.
+
+        Without a complaint, or with the same again, a run of ours that waits goes on; else a new one begins.
+        """
+        stream = self._stream(complaint)
+        result = watched(self.background, lambda _: cast("Any", stream), self.view, None)
+        while result.outcome == "waiting" and self.asks:
+            if (code := self._decide(result.pending)) is not None:
+                return code
+            result = watched(self.background, lambda _: cast("Any", stream), self.view, None)
+        if result.outcome == "waiting":
+            code = conclude(result, self.target, self.view, Options(self.runtime.store.url))
+            say("Or start this again at a terminal: it goes on with this run.")
+            return code
+        self.view.end(result)
+        show_rows(result)
+        return EXIT_CODES[result.outcome]
+
+    def _stream(self, complaint: str | None) -> Followed:
+        row = self.background.call(self._unfinished(complaint))
+        if row is None:
+            return Followed(self.runtime, None, complaint or COMPLAINT, self.who)
+        say(f"Going on with run {row.id}: {row.input}")
+        events = self.background.call(self.runtime.store.journal.read(row.id))
+        self.view.recall(events)
+        return Followed(self.runtime, row.id, row.input, self.who, events[-1].seq)
+
+    async def _unfinished(self, complaint: str | None) -> RunRow | None:
+        """The oldest run of ours that is not finished, about this complaint if one is given."""
+        wanted = RunFilter(agent=self.target.agent.name, user=self.who.user, finished=False)
+        rows = [row for row in await self.runtime.runs(wanted) if row.tenant is None]
+        about = [row for row in rows if complaint in (None, row.input)]
+        return about[-1] if about else None
+
+    def _decide(self, pendings: Sequence[PendingApproval]) -> int | None:
+        """Ask about each held call; the exit code to leave with, None to go on."""
+        ask = Approvals(Prompt(), self.who.user)
+        try:
+            for pending in pendings:
+                say(rows_now(pending))
+                if not self._decide_one(ask, pending):
+                    return WAITING
+        except Left:
+            say("\nThe run waits; start this again to decide.")
+            return WAITING
+        except KeyboardInterrupt:
+            say("\nThe run waits; start this again to decide.")
+            return CANCELLED
+        return None
+
+    def _decide_one(self, ask: Approvals, pending: PendingApproval) -> bool:
+        while True:
+            try:
+                self.background.call(self.runtime.decide(pending.approval_id, ask(pending), by=self.who))
+            except ApprovalProblem as problem:
+                say(str(problem))
+                if problem.kind == "invalid":
+                    continue
+                if pending.role:
+                    say(f"The run waits; start this again with --role {pending.role}, as somebody who has it would.")
+                return problem.kind not in ("forbidden", "not_found")
+            return True
+
+
+class Left(KeyboardInterrupt):
+    """The terminal is gone, or Ctrl-D: nobody decides now."""
+
+
+class Prompt(Lines):
+    """Lines from the terminal, where its end is no answer."""
+
+    def read(self, prompt: str, *, remember: bool = False, draft: str = "") -> str:
+        """See `Lines.read`.
+
+        Raises:
+            Left: there are no more lines.
+        """
+        try:
+            return super().read(prompt, remember=remember, draft=draft)
+        except EOFError:
+            raise Left from None
+
+
+class Followed:
+    """A run of the runtime, watched from rest to rest; it has what `glassloop.stream.RunStream` has.
+
+    Args:
+        runtime: drives it.
+        run_id: the run; None to start one.
+        complaint: what to start it with.
+        who: on whose behalf.
+        after: the last event that was seen.
+    """
+
+    def __init__(self, runtime: Runtime, run_id: str | None, complaint: str, who: Identity, after: int = 0) -> None:
+        self.runtime = runtime
+        self.run_id = run_id
+        self.complaint = complaint
+        self.who = who
+        self.after = after
+        self.result: RunResult | None = None
+
+    async def __aenter__(self) -> Followed:
+        if self.run_id is None:
+            self.run_id = await self.runtime.start(self.target, self.complaint, identity=self.who, approvals="park")
+        return self
+
+    async def __aexit__(self, *exc_info: object) -> None:
+        pass
+
+    @property
+    def target(self) -> str:
+        """The agent's name."""
+        return next(iter(self.runtime.agents))
+
+    async def __aiter__(self) -> AsyncGenerator[Event]:
+        assert self.run_id is not None
+        async for event in self.runtime.watch(self.run_id, self.after):
+            self.after = max(self.after, event.seq)
+            yield event
+        self.result = await self.runtime.wait(self.run_id)
+
+    async def cancel(self) -> None:
+        """Stop it."""
+        if self.run_id is not None:
+            await self.runtime.cancel(self.run_id, by=self.who)
+
+
+WRITES = {"create_ticket": ("tickets", "ticket"), "submit_refund": ("refunds", "refund")}
+"""Which table each tool writes to, and under which name its result has the row's number."""
+
+
+def rows_now(pending: PendingApproval) -> str:
+    """How many rows the table has that a held call would write to."""
+    if pending.tool not in WRITES:
+        return ""
+    table, _ = WRITES[pending.tool]
+    with connected() as connection:
+        (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
+    return f"Table {table}: {count} {'row' if count == 1 else 'rows'}."
+
+
+def show_rows(result: RunResult) -> None:
+    """Print the rows that a run has written."""
+    for done in result.tool_executions:
+        if done.tool in WRITES and done.status == "ok":
+            table, name = WRITES[done.tool]
+            with connected() as connection:
+                row = connection.execute(f"SELECT * FROM {table} WHERE number = ?", (done.value[name],)).fetchone()
+            sys.stdout.write(f"Table {table}:\n")
+            for column in row.keys():  # noqa: SIM118 - a Row iterates over its values
+                sys.stdout.write(f"  {column:<13} {row[column]}\n")

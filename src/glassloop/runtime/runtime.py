@@ -1,0 +1,397 @@
+"""The runtime: starts runs, goes on with those that were cut off, and takes decisions."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from dataclasses import replace
+from types import TracebackType
+from typing import Any
+
+from glassloop.agent import Agent
+from glassloop.core.context import Identity
+from glassloop.core.encoding import dumps
+from glassloop.core.errors import ConfigurationError, Conflict, Fenced, RunError, ToolError
+from glassloop.core.events import (
+    ApprovalAsked,
+    ApprovalDecided,
+    ApprovalMode,
+    CancelRequested,
+    Event,
+    EventData,
+    RunContinued,
+    RunFinished,
+    RunStarted,
+)
+from glassloop.core.ids import new_id
+from glassloop.core.limits import Limits
+from glassloop.core.messages import Message, ToolCall, UserMessage
+from glassloop.core.result import Decision, RunResult
+from glassloop.driver import go_on
+from glassloop.journal.projection import ApprovalRow, RunFilter, RunRow, summarize
+from glassloop.journal.recorder import now_ms
+from glassloop.journal.state import fold
+from glassloop.middleware.approval import decided
+from glassloop.options import RunOptions
+from glassloop.results import result_of
+from glassloop.runtime.approvals import ApprovalProblem, check, may_see, status_of
+from glassloop.runtime.engine import Engine, InlineEngine
+from glassloop.runtime.watching import Hub
+from glassloop.stores import Store, open_store
+from glassloop.stores.owner import Process, alive
+
+Deps = Callable[[Identity], Any]
+
+DEFAULT_STORE = "sqlite:///glassloop.db"
+LOOK_SECONDS = 2.0
+"""How often the runtime looks for runs that were cut off, or are to be cancelled."""
+
+LEAVE_SECONDS = 2.0
+"""How long a run that belongs to a stream outlives its last watcher."""
+
+STOP_SECONDS = 3.0
+
+_log = logging.getLogger("glassloop.runtime")
+
+
+class Runtime:
+    """Agents, a store and an engine. An async context manager: inside, runs are driven; outside, they rest.
+
+    On entering, every unfinished run of its agents whose driver is gone goes on from its last event; the runtime keeps
+    looking for such runs. On leaving, runs are let go and stay resumable.
+
+    Args:
+        agents: whose runs it drives, by their names.
+        store: a Store or a URL; default the STORE variable, else `sqlite:///glassloop.db`.
+        deps: makes `context.deps` of a run from its identity, sync or async; never stored.
+        engine: drives the runs; by default tasks in this process.
+
+    Raises:
+        ConfigurationError: two agents have one name, or the store is not one.
+    """
+
+    def __init__(
+        self,
+        agents: Agent | Sequence[Agent],
+        *,
+        store: str | Store | None = None,
+        deps: Deps | None = None,
+        engine: Engine | None = None,
+    ) -> None:
+        given = [agents] if isinstance(agents, Agent) else list(agents)
+        self.agents: Mapping[str, Agent] = {agent.name: agent for agent in given}
+        if len(self.agents) != len(given):
+            raise ConfigurationError("Two agents have the same name; give each its own: Agent(..., name=...).")
+        given_store = store or os.environ.get("STORE") or DEFAULT_STORE
+        self.store = given_store if isinstance(given_store, Store) else open_store(given_store)
+        self._deps = deps
+        self._engine = engine or InlineEngine()
+        self._hub = Hub(self._left)
+        self._attached: set[str] = set()
+        self._looking: asyncio.Task[None] | None = None
+        self._stopping = False
+
+    async def __aenter__(self) -> Runtime:
+        """Open the store and go on with what was cut off."""
+        await self.store.__aenter__()
+        self._engine.start(self._drive)
+        await self._look()
+        self._looking = asyncio.create_task(self._keep_looking(), name="glassloop runtime")
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let go of all runs, which stay resumable."""
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.wait([self._looking])
+        self._stopping = True
+        await self._engine.stop(STOP_SECONDS)
+
+    # Runs
+
+    async def start(
+        self,
+        agent: str,
+        input: str | UserMessage,
+        *,
+        identity: Identity = Identity(),
+        limits: Limits | None = None,
+        approvals: ApprovalMode = "park",
+        attached: bool = False,
+        history: Sequence[Message] = (),
+    ) -> str:
+        """Begin a run in the background and return its id; it is in the journal when this returns.
+
+        Args:
+            agent: the agent's name.
+            input: the user's text or message.
+            identity: on whose behalf.
+            limits: instead of the agent's.
+            approvals: how calls that need a human are held, `park` or `defer`.
+            attached: cancel the run when nobody has watched it for two seconds.
+            history: messages that come before.
+
+        Raises:
+            ConfigurationError: no such agent, or its model cannot be resolved.
+        """
+        options = RunOptions(identity=identity, limits=limits, approvals=approvals, history=history)
+        started = self._agent(agent).started(input, options)
+        run_id = new_id("run")
+        await self._append(run_id, started, after=0)
+        if attached:
+            self._attached.add(run_id)
+        self._engine.submit(run_id)
+        return run_id
+
+    async def run(self, agent: str, input: str | UserMessage, **options: Any) -> RunResult:
+        """`start` and `wait`."""
+        return await self.wait(await self.start(agent, input, **options))
+
+    async def wait(self, run_id: str) -> RunResult:
+        """The result of a run once it rests, whatever its outcome.
+
+        Raises:
+            ConfigurationError: no such run.
+        """
+        events = await self.store.journal.read(run_id)
+        async for _ in self.watch(run_id, len(events)):
+            pass
+        await self._engine.idle(run_id)
+        result = await self.result(run_id)
+        if result is None:
+            raise ConfigurationError(f"There is no run {run_id!r} in {self.store.url}.")
+        return result
+
+    def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event]:
+        """Follow a run until it rests: committed events after `after`, and live ones (seq 0) if it is driven here."""
+        return self._hub.watch(self.store.journal, run_id, after)
+
+    async def result(self, run_id: str) -> RunResult | None:
+        """What a run has come to so far; None where there is no such run."""
+        events = await self.store.journal.read(run_id)
+        if not events:
+            return None
+        state = fold(events)
+        values = {done.call_id: await self._value(done.value) for _, done in state.executions if done.value is not None}
+        return result_of(state, values)
+
+    async def row(self, run_id: str) -> RunRow | None:
+        """A run's line in lists."""
+        return summarize(await self.store.journal.read(run_id))
+
+    async def runs(self, filter: RunFilter | None = None) -> list[RunRow]:
+        """Runs that match, newest first."""
+        return await self.store.journal.runs(filter)
+
+    async def cancel(self, run_id: str, *, by: Identity | None = None, reason: str | None = None) -> bool:
+        """Cancel a run, wherever it is driven; False if it has finished already.
+
+        Raises:
+            ConfigurationError: no such run.
+        """
+        row = await self.row(run_id)
+        if row is None:
+            raise ConfigurationError(f"There is no run {run_id!r} in {self.store.url}.")
+        if row.finished:
+            return False
+        await self._append(run_id, CancelRequested(by.user if by else None, reason))
+        if not self._engine.cancel(run_id):
+            self._engine.submit(run_id)
+        return True
+
+    async def resume(self, run_id: str, *, limits: Limits | None = None) -> None:
+        """Go on with a run that rests for good: limited, cancelled or failed.
+
+        Raises:
+            ConfigurationError: no such run, or it completed.
+        """
+        row = await self.row(run_id)
+        if row is None or row.status == "completed":
+            why = "it completed" if row else "there is no such run"
+            raise ConfigurationError(f"Run {run_id!r} cannot go on: {why}.")
+        await self._append(run_id, RunContinued(limits))
+        self._engine.submit(run_id)
+
+    # Approvals
+
+    async def approvals(
+        self, *, identity: Identity | None = None, status: str | None = "pending", run_id: str | None = None
+    ) -> list[ApprovalRow]:
+        """Approvals that wait, oldest first: all, or those that are any business of `identity`."""
+        rows = await self.store.journal.approvals()
+        now = now_ms()
+        return [
+            row
+            for row in rows
+            if (identity is None or may_see(row, identity))
+            and run_id in (None, row.run_id)
+            and status in (None, status_of(row, now))
+        ]
+
+    async def approval(self, approval_id: str) -> ApprovalRow | None:
+        """One approval, decided or not."""
+        rows = await self.store.journal.approvals(approval_id)
+        return rows[0] if rows else None
+
+    async def decide(self, approval_id: str, decision: Decision, *, by: Identity) -> RunResult | None:
+        """Take a human's decision; it counts once.
+
+        Returns:
+            The result of a deferred call, which runs now; None where the run itself goes on, in the background.
+
+        Raises:
+            ApprovalProblem: not theirs to decide, decided already, too late, or edited arguments that do not fit.
+        """
+        row = check(await self.approval(approval_id), by, now_ms())
+        decision = replace(decision, by=by.user)
+        self._check_edit(row, decision)
+        if row.mode == "defer":
+            return await self._run_deferred(row, decision)
+        while not await self._append_decision(row, decided(approval_id, decision)):
+            pass
+        self._engine.submit(row.run_id)
+        return None
+
+    async def _append_decision(self, row: ApprovalRow, answer: ApprovalDecided) -> bool:
+        """Append a decision unless there is one; False if others appended meanwhile."""
+        events = await self.store.journal.read(row.run_id)
+        for event in events:
+            if isinstance(event.data, ApprovalDecided) and event.data.approval_id == row.approval_id:
+                raise ApprovalProblem("This was decided already.", "decided")
+        try:
+            await self._append(row.run_id, answer, after=len(events))
+        except Conflict:
+            return False
+        return True
+
+    async def _run_deferred(self, row: ApprovalRow, decision: Decision) -> RunResult:
+        """A held call that was decided is a run of its own; its id follows from the approval's, so it exists once."""
+        run_id = f"run_{row.approval_id.partition('_')[2]}"
+        events = await self.store.journal.read(row.run_id)
+        parent = next(event.data for event in events if isinstance(event.data, RunStarted))
+        asked = next(
+            event.data
+            for event in events
+            if isinstance(event.data, ApprovalAsked) and event.data.approval_id == row.approval_id
+        )
+        call = ToolCall(new_id("call"), row.tool, asked.arguments)
+        own = replace(asked, call_id=call.id, mode="park", expires_at=None)
+        started = replace(parent, input=None, history=(), kind="call", parent=row.run_id, call=call, approvals="park")
+        answer = decided(row.approval_id, decision)
+        try:
+            await self._append(run_id, started, own, answer, after=0)
+        except Conflict:
+            raise ApprovalProblem("This was decided already.", "decided") from None
+        await self._append(row.run_id, answer)
+        self._engine.submit(run_id)
+        return await self.wait(run_id)
+
+    def _check_edit(self, row: ApprovalRow, decision: Decision) -> None:
+        if decision.decision != "edit":
+            return
+        if decision.arguments is None:
+            raise ApprovalProblem("An edit needs the arguments to run instead.", "invalid")
+        agent = self.agents.get(row.agent)
+        tool = agent.tools.given(row.tool) if agent else None
+        if tool is None:
+            return
+        try:
+            tool.validate(dumps(decision.arguments).decode())
+        except ToolError as error:
+            raise ApprovalProblem(str(error), "invalid") from error
+
+    # Driving
+
+    async def _drive(self, run_id: str) -> None:
+        """Drive a run until it rests; called by the engine."""
+        events = await self.store.journal.read(run_id)
+        started = events[0].data if events else None
+        if not isinstance(started, RunStarted) or started.agent not in self.agents:
+            return
+        if isinstance(events[-1].data, RunFinished):
+            return
+        options = RunOptions(store=self.store, deps=await self._deps_of(started.identity))
+        agent = self.agents[started.agent]
+        try:
+            await go_on(
+                agent,
+                self.store,
+                run_id,
+                options,
+                decisions={},
+                subscribers=(self._hub.tell,),
+                letting_go=lambda: self._stopping,
+            )
+        except Fenced as error:
+            _log.info("Run %s is another driver's: %s", run_id, error)
+        except RunError as error:
+            _log.info("Run %s ended: %s", run_id, error)
+
+    async def _deps_of(self, identity: Identity) -> Any:
+        made = self._deps(identity) if self._deps is not None else None
+        return await made if inspect.isawaitable(made) else made
+
+    async def _keep_looking(self) -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            try:
+                await self._look()
+            except Exception:  # noqa: BLE001 - the runtime must outlive a store that is away for a while
+                _log.exception("The store could not be looked through; trying again.")
+
+    async def _look(self) -> None:
+        """Take over runs whose driver is gone, and cancel those that are to be."""
+        here = self._engine.driving()
+        for agent in self.agents:
+            for row in await self._open_runs(agent):
+                if row.status == "cancelling" and row.id in here:
+                    self._engine.cancel(row.id)
+                elif row.id not in here and _is_gone(row.owner):
+                    self._engine.submit(row.id)
+
+    async def _open_runs(self, agent: str) -> list[RunRow]:
+        rows: list[RunRow] = []
+        for status in ("running", "cancelling"):
+            rows += await self.store.journal.runs(RunFilter(agent=agent, status=status, limit=10_000))
+        return rows
+
+    def _left(self, run_id: str) -> None:
+        if run_id in self._attached:
+            asyncio.get_running_loop().call_later(LEAVE_SECONDS, self._cancel_left, run_id)
+
+    def _cancel_left(self, run_id: str) -> None:
+        if run_id not in self._hub.watchers and run_id in self._attached:
+            self._attached.discard(run_id)
+            self._engine.cancel(run_id)
+
+    def _agent(self, name: str) -> Agent:
+        if name not in self.agents:
+            raise ConfigurationError(f"There is no agent {name!r}; there are: {', '.join(self.agents)}.")
+        return self.agents[name]
+
+    async def _append(self, run_id: str, *data: EventData, after: int | None = None) -> None:
+        events = [Event(run_id, 0, now_ms(), 0, item) for item in data]
+        await self.store.journal.append(run_id, events, after=after, epoch=None)
+
+    async def _value(self, key: str) -> Any:
+        from glassloop.core.encoding import loads
+
+        try:
+            return loads(await self.store.journal.blob(key))
+        except KeyError:
+            return None
+
+
+def _is_gone(owner: str | None) -> bool:
+    """Whether nobody drives a run: it was never driven, its driver let go, or its process has ended."""
+    if owner is None:
+        return True
+    try:
+        return alive(Process.parse(owner)) is False
+    except ValueError:
+        return False

@@ -1,0 +1,121 @@
+"""What a store holds at one moment, read from a copy, and whether it is valid whatever happened to its writers."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import sqlite3
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from world import World
+
+from glassloop.core.events import DriverClaimed, Event, ModelReplied, RunContinued, RunFinished, ToolFinished
+from glassloop.core.messages import Message
+from glassloop.journal.projection import RunFilter, RunRow
+from glassloop.journal.state import fold
+from glassloop.stores import open_store
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A store at one moment.
+
+    Args:
+        integrity: what SQLite says about the file.
+        rows: the list of runs.
+        events: of each run.
+        epochs: of each event of a run, in order; None for external ones.
+        settled: run and call of every effect that the ledger knows to have happened.
+        bookings: planned calls in the program's own table, one per row.
+        sessions: the messages of each session.
+    """
+
+    integrity: str
+    rows: dict[str, RunRow]
+    events: dict[str, list[Event]]
+    epochs: dict[str, list[int | None]]
+    settled: set[tuple[str, str]]
+    bookings: list[str]
+    sessions: dict[str, list[Message]]
+
+
+def take(world: World) -> Snapshot:
+    """Read a copy of the store: the original is left to whoever opens it next, with the log that a kill left behind."""
+    copy = world.folder / "audit"
+    shutil.rmtree(copy, ignore_errors=True)
+    copy.mkdir()
+    for suffix in ("", "-wal"):
+        source = Path(f"{world.database}{suffix}")
+        if source.exists():
+            shutil.copyfile(source, copy / source.name)
+    path = copy / world.database.name
+    with closing(sqlite3.connect(path)) as connection:
+        integrity = connection.execute("PRAGMA integrity_check").fetchone()[0]
+        bookings = [row[0] for row in connection.execute("SELECT id FROM bookings")]
+        epochs: dict[str, list[int | None]] = {}
+        settled: set[tuple[str, str]] = set()
+        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'glassloop_events'").fetchone():
+            settled.update(connection.execute("SELECT run_id, call_id FROM glassloop_ledger WHERE result NOT NULL"))
+            for run_id, epoch in connection.execute("SELECT run_id, epoch FROM glassloop_events ORDER BY run_id, seq"):
+                epochs.setdefault(run_id, []).append(epoch)
+    rows, events, sessions = asyncio.run(_read(f"sqlite:///{path}"))
+    return Snapshot(integrity, rows, events, epochs, settled, bookings, sessions)
+
+
+async def _read(url: str) -> tuple[dict[str, RunRow], dict[str, list[Event]], dict[str, list[Message]]]:
+    async with open_store(url) as store:
+        rows = {row.id: row for row in await store.journal.runs(RunFilter(limit=100_000))}
+        events = {run_id: await store.journal.read(run_id) for run_id in rows}
+        names = {row.session for row in rows.values() if row.session is not None}
+        sessions = {name: await store.sessions.load(name) for name in names}
+    return rows, events, sessions
+
+
+def faults(snapshot: Snapshot) -> Iterator[str]:
+    """What is wrong with the store; true at every instant, so nothing may be."""
+    if snapshot.integrity != "ok":
+        yield f"the file is damaged: {snapshot.integrity}"
+    if strays := snapshot.epochs.keys() - snapshot.events.keys():
+        yield f"events of runs that are in no list: {sorted(strays)}"
+    for run_id, events in snapshot.events.items():
+        for fault in _faults_of(events, snapshot.epochs[run_id], snapshot.rows[run_id]):
+            yield f"{run_id}: {fault}"
+
+
+def _faults_of(events: Sequence[Event], epochs: Sequence[int | None], row: RunRow) -> Iterator[str]:
+    if [event.seq for event in events] != list(range(1, len(events) + 1)):
+        yield f"seq is not contiguous: {[event.seq for event in events]}"
+    written = [epoch for epoch in epochs if epoch is not None]
+    if written != sorted(written):
+        yield f"an older driver wrote after a newer one: {written}"
+    claims = [event.data.epoch for event in events if isinstance(event.data, DriverClaimed)]
+    if claims != sorted(set(claims)):
+        yield f"epochs do not rise: {claims}"
+    asked = {call.id for event in events if isinstance(event.data, ModelReplied) for call in event.data.reply.calls}
+    finished = Counter(event.data.call_id for event in events if isinstance(event.data, ToolFinished))
+    if twice := [call_id for call_id, times in finished.items() if times > 1]:
+        yield f"calls with more than one result: {twice}"
+    if row.status not in ("running", "waiting", "cancelling") and asked - finished.keys():
+        yield f"a finished run with calls that have no result: {asked - finished.keys()}"
+    yield from _faults_of_the_end(events)
+
+
+def _faults_of_the_end(events: Sequence[Event]) -> Iterator[str]:
+    open_ = True
+    for event in events:
+        if isinstance(event.data, RunFinished):
+            if not open_:
+                yield "finished twice"
+            open_ = False
+        open_ = open_ or isinstance(event.data, RunContinued)
+    try:
+        state = fold(events)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the journal cannot be folded
+        yield f"the fold fails: {error!r}"
+        return
+    if state.seq != len(events) or (state.finished is None) != open_:
+        yield "the fold disagrees with the events"
