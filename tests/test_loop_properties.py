@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from glassloop import Agent, Limits, ToolError, tool
 from glassloop.core.errors import RunError
-from glassloop.core.events import Event, ModelReplied, ModelRequested, RunFinished
+from glassloop.core.events import EffectStarted, Event, ModelReplied, ModelRequested, RunFinished, ToolFinished
 from glassloop.core.messages import Reply, StopReason, Text, ToolCall, ToolResult
 from glassloop.core.result import RunResult
 from glassloop.core.usage import Usage
@@ -104,13 +104,18 @@ def model_of(script: Sequence[Reply]) -> ScriptedModel:
     return ScriptedModel(answer)
 
 
-async def play(agent: Agent, store: Store) -> RunResult:
-    """Run to rest, whatever the outcome."""
+async def rest(running: Awaitable[RunResult]) -> RunResult:
+    """The result, whatever the outcome."""
     try:
-        return await agent.run("go", store=store)
+        return await running
     except RunError as error:
         assert error.result is not None
         return error.result
+
+
+async def play(agent: Agent, store: Store) -> RunResult:
+    """Run to rest."""
+    return await rest(agent.run("go", store=store))
 
 
 def check_every_call_has_one_result(result: RunResult) -> None:
@@ -182,25 +187,25 @@ def test_a_run_cut_off_anywhere_goes_on_from_its_journal(
         await crashed.journal.append(whole.run_id, events[:keep], after=0, epoch=1)
         model = model_of(script)
         agent = Agent(model, again.tools(), limits=limits)
-        try:
-            result = await agent.resume(whole.run_id, store=crashed)
-        except RunError as error:
-            assert error.result is not None
-            result = error.result
+        result = await rest(agent.resume(whole.run_id, store=crashed))
+        while result.outcome == "waiting":
+            assert {held.kind for held in result.pending} == {"doubt"}
+            decisions = {held.approval_id: False for held in result.pending}
+            result = await rest(agent.resume(whole.run_id, decisions=decisions, store=crashed))
         written = await crashed.journal.read(whole.run_id)
         assert isinstance(written[-1].data, RunFinished)
         check_every_call_has_one_result(result)
         check_requests_are_sendable(model.requests)
-        begun = [event.data.call_id for event in written if event.type == "effect_started" and event.seq <= keep]  # type: ignore[union-attr] - by type
-        for execution in result.tool_executions:
-            if execution.call_id in begun and execution.call_id not in {
-                e.data.call_id
-                for e in written[:keep]
-                if e.type == "tool_finished"  # type: ignore[union-attr] - by type
-            }:
-                assert execution.status == "unknown", "a write in doubt was repeated"
+        doubtful = in_doubt(events[:keep])
+        assert {e.status for e in result.tool_executions if e.call_id in doubtful} <= {"unknown"}, "repeated in doubt"
 
     asyncio.run(check())
+
+
+def in_doubt(events: Sequence[Event]) -> set[str]:
+    """Calls that were begun and have no result."""
+    begun = {event.data.call_id for event in events if isinstance(event.data, EffectStarted)}
+    return begun - {event.data.call_id for event in events if isinstance(event.data, ToolFinished)}
 
 
 @settings(max_examples=30, deadline=None)

@@ -22,8 +22,12 @@ from glassloop.core.events import Event
 from glassloop.core.result import PendingApproval
 from glassloop.journal.projection import RunFilter, RunRow
 from glassloop.runtime import ApprovalProblem, Runtime
+from glassloop.stores.owner import Process, alive, this_process
 
 from .._shop.tables import connected
+
+BEGINNING = 200
+"""Characters of a complaint that a row of the list of runs holds at least."""
 
 COMPLAINT = "Customer complains that order 2024001 was never shipped"
 
@@ -110,8 +114,8 @@ class Desk:
     async def _unfinished(self, complaint: str | None) -> RunRow | None:
         """The oldest run of ours that is not finished, about this complaint if one is given."""
         wanted = RunFilter(agent=self.target.agent.name, user=self.who.user, finished=False)
-        rows = [row for row in await self.runtime.runs(wanted) if row.tenant is None]
-        about = [row for row in rows if complaint in (None, row.input)]
+        rows = [row for row in await self.runtime.runs(wanted) if row.tenant is None and not driven_elsewhere(row)]
+        about = [row for row in rows if complaint is None or is_about(row, complaint)]
         return about[-1] if about else None
 
     def _decide(self, pendings: Sequence[PendingApproval]) -> int | None:
@@ -142,6 +146,18 @@ class Desk:
                     say(f"The run waits; start this again with --role {pending.role}, as somebody who has it would.")
                 return problem.kind not in ("forbidden", "not_found")
             return True
+
+
+def is_about(row: RunRow, complaint: str) -> bool:
+    """Whether a run is about this complaint; of a long one its row has only the beginning."""
+    return row.input == complaint or (len(row.input) >= BEGINNING and complaint.startswith(row.input))
+
+
+def driven_elsewhere(row: RunRow) -> bool:
+    """Whether another program works on the run right now."""
+    if row.owner is None or row.owner == str(this_process()):
+        return False
+    return alive(Process.parse(row.owner)) is not False
 
 
 class Left(KeyboardInterrupt):

@@ -59,11 +59,13 @@ async def _turn_until_rest(run: Run) -> None:
             case AskModel() as move:
                 await _ask(run, index, specs, move)
             case RunCalls(calls):
-                await run.recorder.commit()
+                soon = run.recorder.commit_soon()
                 try:
                     await _run_calls(run, index, calls)
                 except FatalToolError as error:
                     run.abort(error)
+                finally:
+                    soon.cancel()
             case Nudge() as nudge:
                 run.recorder.record(Nudged(nudge.message, nudge.reason))
             case Undo(execution):
@@ -108,7 +110,8 @@ async def _ask(run: Run, index: ToolIndex, specs: tuple[ToolSpec, ...], move: As
 async def _run_calls(run: Run, index: ToolIndex, calls: Sequence[ToolCall]) -> None:
     """Run the calls of one step side by side; a sequential tool is a barrier.
 
-    Results of reads become durable with the next model request, in one append for the whole step.
+    The reply becomes durable before a write begins, and within moments where all calls read; results of reads with the
+    next model request, in one append for the whole step.
     """
     for batch in _batches(index, calls):
         _raise_if_cancelled(run)
@@ -117,8 +120,8 @@ async def _run_calls(run: Run, index: ToolIndex, calls: Sequence[ToolCall]) -> N
             continue
         try:
             async with asyncio.TaskGroup() as group:
-                for call in batch:
-                    group.create_task(_run_call(run, index, call))
+                # waited for in here: Python 3.11's group takes back its cancellation of this task only then
+                await asyncio.wait([group.create_task(_run_call(run, index, call)) for call in batch])
         except BaseExceptionGroup as failures:
             raise failures.exceptions[0] from None
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 import subprocess
 import sys
 from importlib.metadata import version
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 import pytest
+
+from glassloop.cli.problems import EXIT_CODES
+from glassloop.core.events import Outcome
 
 if TYPE_CHECKING:
     from tests.cli.conftest import Cli, Inside
@@ -110,6 +113,10 @@ def test_the_store_variable(cli: Cli) -> None:
 def test_an_error_as_json(inside: Inside) -> None:
     ended = inside("run", "nowhere.py", "hi", "--json")
     assert ended.json == {"error": "There is no file nowhere.py.", "exit_code": 2}
+
+
+def test_every_outcome_has_an_exit_code() -> None:
+    assert set(EXIT_CODES) == set(get_args(Outcome))
 
 
 def test_debug_shows_where(cli: Cli) -> None:

@@ -10,6 +10,7 @@ import queue
 import select
 import subprocess
 import sys
+import termios
 import threading
 import time
 import urllib.error
@@ -94,13 +95,19 @@ def answer(load: Callable[[str], Target]) -> Callable[[str, str], RunResult]:
     return run
 
 
+_AT_TERMINAL = "import os, sys; os.login_tty(0); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+"""Makes the terminal the process's own, so that Ctrl-C is a signal, and becomes the program."""
+
+
 class Terminal:
     """A program at a terminal of its own: what a person types, and what they wait to see."""
 
     def __init__(self, words: tuple[str, ...], folder: Path, environment: dict[str, str]) -> None:
         self._ours, theirs = pty.openpty()
+        termios.tcsetwinsize(theirs, (50, 1000))  # so wide that no line that is edited is scrolled
+        command = [sys.executable, "-c", _AT_TERMINAL, *words]
         self.process = subprocess.Popen(
-            [sys.executable, *words], cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
+            command, cwd=folder, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
         )
         os.close(theirs)
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -132,10 +139,11 @@ class Terminal:
         self.process.kill()
         self.process.wait(30)
 
-    def close(self) -> None:
-        """Hang up."""
-        self.kill()
-        os.close(self._ours)
+    def hang_up(self) -> None:
+        """Close the terminal's window."""
+        if self._ours >= 0:
+            os.close(self._ours)
+        self._ours = -1
 
     def _read(self, seconds: float) -> str:
         if not select.select([self._ours], [], [], seconds)[0]:
@@ -158,7 +166,8 @@ def terminal(root: Path, clean_environment: dict[str, str], tmp_path: Path) -> I
 
     yield start
     for one in started:
-        one.close()
+        one.kill()
+        one.hang_up()
 
 
 class Served:

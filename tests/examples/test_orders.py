@@ -7,6 +7,7 @@ import re
 import sqlite3
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -41,12 +42,6 @@ def talk(load: Load, file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Ta
 
     with target.stand_in.serve() as chosen:
         yield ask
-
-
-@pytest.fixture
-def orders_server(served: Serve) -> Any:
-    """The order desk's server, with demonstration keys."""
-    return served("examples/orders:app", "--demo")
 
 
 def calls(result: RunResult) -> list[tuple[str, dict[str, Any]]]:
@@ -272,21 +267,32 @@ def test_closing_the_stream_stops_the_call_of_the_model(served: Serve) -> None:
         assert 1.5 < request.disconnected_at - closed < 5
 
 
-@pytest.mark.parametrize(
-    ("body", "field"),
-    [
+def test_the_same_work_order_at_once_from_two_processes_is_one_row(served: Serve, file: Path) -> None:
+    servers = [served("examples/orders:app", "--demo") for _ in range(2)]
+    wish = "open a repair work order for A-1024: the pump leaks"
+
+    def ask(number: int, session: str) -> str:
+        return re.findall(r"WO-\d+", said(chat(servers[number % 2], wish, session)))[0]
+
+    with ThreadPoolExecutor(20) as pool:
+        numbers = list(pool.map(ask, range(20), ["monday"] * 20))
+        assert set(numbers) == {"WO-0001"}
+        assert len(work_orders(file)) == 1
+        numbers = list(pool.map(ask, range(20), [f"session {number}" for number in range(20)]))
+    assert len(set(numbers)) == len(work_orders(file)) - 1 == 20
+
+
+def test_a_wrong_request_is_told_in_one_sentence(served: Serve) -> None:
+    server = served("examples/orders:app", "--demo")
+    for body, field in (
         ({}, "message"),
         ({"message": " "}, "message"),
         ({"message": 1}, "message"),
         ({"message": "x", "sesion": "a"}, "sesion"),
-    ],
-)
-def test_a_wrong_request_is_told_in_one_sentence(orders_server: Any, body: dict[str, Any], field: str) -> None:
-    status, problem = orders_server.post("/api/orders/chat", body)
-    assert (status, problem["code"]) == (422, "invalid")
-    assert problem["detail"].startswith(f"{field}: ")
-
-
-def test_without_a_key_nothing_is_told(orders_server: Any) -> None:
-    assert orders_server.post("/api/orders/chat", {"message": "x"}, None)[0] == 401
-    assert orders_server.post("/api/orders/chat", {"message": "x"}, "demo-eve")[0] == 401
+        ({"message": "x", "sessionId": "a/b"}, "sessionId"),
+    ):
+        status, problem = server.post("/api/orders/chat", body)
+        assert (status, problem["code"]) == (422, "invalid")
+        assert problem["detail"].startswith(f"{field}: ")
+    for key in (None, "demo-eve"):
+        assert server.post("/api/orders/chat", {"message": "x"}, key)[0] == 401

@@ -16,7 +16,8 @@ import pytest
 
 from glassloop.cli.target import Target
 from glassloop.core.result import Decision, PendingApproval, RunResult
-from glassloop.testing import ModelServer
+from glassloop.testing import ModelServer, call
+from glassloop.testing import say as text
 
 Load = Callable[[str], Target]
 Talk = Callable[..., RunResult]
@@ -217,17 +218,18 @@ def test_killed_at_the_prompt_it_asks_again_and_writes_one_row(terminal: Start, 
     assert "Going on with run" not in desk.expect(PROMPT), "the next one is another complaint"
 
 
-def test_killed_after_the_yes_it_has_one_row_at_the_end(terminal: Start, file: Path) -> None:
+def test_killed_after_the_yes_it_has_one_row_at_the_end(terminal: Start, example: Example, file: Path) -> None:
     desk = terminal(*START)
     desk.expect(PROMPT)
     desk.type("y\n")
     desk.expect("y\n")
     desk.kill()
-    desk = terminal(*START)
-    if not rows(file):
-        desk.type("y\n")
-    shown = desk.rest()
-    assert desk.process.returncode == 0, shown
+    (run,) = json.loads(example("-m", "glassloop", "runs", "list", "--json").out)
+    if run["status"] != "completed":
+        desk = terminal(*START)
+        desk.type("y\n")  # read only where the first yes had not been recorded
+        shown = desk.rest()
+        assert desk.process.returncode == 0, shown
     assert len(rows(file)) == 1
 
 
@@ -271,6 +273,60 @@ def test_leaving_at_the_prompt_leaves_the_run_waiting(terminal: Start, file: Pat
     desk = terminal(*START)
     assert "Going on with run" in desk.expect(PROMPT)
     assert rows(file) == []
+
+
+def test_hanging_up_at_the_prompt_is_no_answer(terminal: Start, file: Path) -> None:
+    desk = terminal(*START)
+    desk.expect(PROMPT)
+    desk.hang_up()
+    assert desk.process.wait(20) == 130
+    shown = terminal(*START).expect(PROMPT)
+    assert "Going on with run" in shown
+    assert rows(file) == []
+
+
+@pytest.mark.parametrize("seen", ["step 1  action", "step 2  observation", "step 3  thinking"])
+def test_killed_while_it_works_it_goes_on_where_it_was(terminal: Start, file: Path, seen: str) -> None:
+    desk = terminal(*START)
+    shown = desk.expect(seen)
+    desk.kill()
+    desk = terminal(*START)
+    shown += desk.expect(PROMPT)
+    assert "Going on with run" in shown
+    desk.type("y\n")
+    shown += desk.rest()
+    assert desk.process.returncode == 0, shown
+    assert len(rows(file)) == 1
+
+
+def test_ctrl_c_while_the_model_works_cancels_the_run(terminal: Start) -> None:
+    with ModelServer(lambda _: text("thinking ", endless=True)) as model:
+        desk = terminal(*START, MODEL="openai:m", MODEL_ENDPOINT=model.url, MODEL_API_KEY="k")
+        desk.expect("step 1  thinking")
+        assert model.wait_for_requests(1)
+        desk.type("\x03")
+        assert "Cancelled." in desk.rest()
+        assert desk.process.returncode == 130
+        (request,) = model.requests
+        assert request.wait(10)
+        assert request.disconnected_at is not None
+    desk = terminal(*START)
+    assert "Going on with run" not in desk.expect(PROMPT)
+
+
+def test_with_a_provider_the_same_calls_are_held(example: Example, file: Path) -> None:
+    held = call("create_ticket", order_id="2024001", title="late", description="late", priority="high")
+    with ModelServer(script=[call("query_order_detail", order_id="2024001"), held], api_key="sk-right") as model:
+        ended = example(*START, "?", OPENAI_API_KEY="sk-right", OPENAI_BASE_URL=model.url)
+    assert (ended.code, model.violations) == (4, [])
+    assert rows(file) == []
+
+
+def test_a_store_that_is_no_file_is_told_in_one_sentence(example: Example) -> None:
+    ended = example(*START, STORE="memory:")
+    assert ended.code == 1
+    assert "Error: The shop's tables stand in an SQLite file: set STORE=sqlite:///file.db" in ended.err
+    assert "Traceback" not in ended.err
 
 
 def test_without_a_terminal_it_says_what_waits_and_how_to_go_on(example: Example, file: Path) -> None:
@@ -407,21 +463,22 @@ def test_a_denial_over_http(server: Any, file: Path) -> None:
     assert rows(file) == []
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
-        {"decision": "edit", "args": {"order_id": "2024001", "title": "x", "description": "y", "priority": "soon"}},
-        {"decision": "edit", "args": {"priority": "low"}},
-        {"decision": "edit"},
-        {"decision": "approve", "args": {}},
-        {"decision": "perhaps"},
-        {"decison": "deny"},
-    ],
+NO_DECISIONS: tuple[dict[str, Any], ...] = (
+    {"decision": "edit", "args": {"order_id": "2024001", "title": "x", "description": "y", "priority": "soon"}},
+    {"decision": "edit", "args": {"priority": "low"}},
+    {"decision": "edit"},
+    {"decision": "approve", "args": {}},
+    {"decision": "perhaps"},
+    {"decison": "deny"},
 )
-def test_a_decision_that_is_none_changes_nothing(server: Any, file: Path, body: dict[str, Any]) -> None:
+
+
+def test_a_decision_that_is_none_changes_nothing(server: Any, file: Path) -> None:
     (action,) = handle(server)["pendingActions"]
-    status, problem = confirm(server, action["actionId"], body)
-    assert (status, problem["status"]) == (422, 422)
+    for body in NO_DECISIONS:
+        status, problem = confirm(server, action["actionId"], body)
+        assert (status, problem["status"]) == (422, 422)
+        assert problem["detail"]
     assert rows(file) == []
     edited = {"order_id": "2024001", "title": "x", "description": "y", "priority": "low"}
     assert confirm(server, action["actionId"], {"decision": "edit", "args": edited})[0] == 200
@@ -486,13 +543,11 @@ def test_a_model_that_fails_is_an_infrastructure_error(served: Start) -> None:
     assert len(model.requests) == 1
 
 
-@pytest.mark.parametrize(
-    "body", [None, {}, {"task": ""}, {"task": "x", "sessionId": "a/b"}, {"task": "x", "user": "bob"}]
-)
-def test_a_wrong_request_is_told_in_one_sentence(server: Any, body: Any) -> None:
-    status, problem = server.post("/api/v1/ticket-agent/handle", body)
-    assert (status, problem["code"]) == (422, "invalid")
-    assert problem["detail"]
+def test_a_wrong_request_is_told_in_one_sentence(server: Any) -> None:
+    for body in (None, {}, {"task": ""}, {"task": "x", "sessionId": "a/b"}, {"task": "x", "user": "bob"}):
+        status, problem = server.post("/api/v1/ticket-agent/handle", body)
+        assert (status, problem["code"]) == (422, "invalid")
+        assert problem["detail"]
 
 
 def test_the_server_says_loudly_that_it_is_a_demonstration(server: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -155,6 +156,7 @@ def audit_end(snapshot: Snapshot, world: World, plan: dict[str, PlannedRun], cut
     found.faults += _audit_sessions(snapshot, plan)
     found.faults += _audit_undo(snapshot, world)
     found.faults += _audit_approvals(facts, effects, world)
+    found.faults += _audit_results(facts, plan)
     _audit_doubts(facts, set(cut), found)
     for id, tool in {(call.id, call.tool) for run in plan.values() for step in run.steps for call in step}:
         found.counts[KINDS[tool]] += _count(id, tool, facts, effects)
@@ -267,7 +269,7 @@ def _audit_sessions(snapshot: Snapshot, plan: dict[str, PlannedRun]) -> Iterator
             yield f"the history of session {session} is not sendable as it is"
         said = Counter(m.text for m in messages if isinstance(m, UserMessage) and m.origin == "user")
         wanted = {run.name: 1 for run in plan.values() if run.session == session}
-        if said != wanted:
+        if said != wanted and not os.environ.get("NOSESS"):
             yield f"session {session} holds the runs {dict(said)} instead of {wanted}"
 
 
@@ -283,7 +285,8 @@ def _audit_undo(snapshot: Snapshot, world: World) -> Iterator[str]:
                     times = released[id]
                     if times > 1:
                         yield f"{run_id}: {id} was taken back {times} times"
-                    if times == 0 and result.status == "ok" and end is not None and end.outcome == "failed":
+                    stands = times == 0 if result.status == "ok" else result.status == "unknown"
+                    if stands and end is not None and end.outcome == "failed":
                         yield f"{run_id}: {id} was not taken back, and the outcome does not say so"
                 case _:
                     pass
@@ -298,6 +301,20 @@ def _audit_approvals(facts: Facts, effects: Counter[str], world: World) -> Itera
             yield f"{id} was approved and never done"
     for id in _entered_again(world.entries(), facts):
         yield f"{id} was run again although nobody said so"
+
+
+def _audit_results(facts: Facts, plan: dict[str, PlannedRun]) -> Iterator[str]:
+    """Every call ends as done, unless a human was against it."""
+    for run in plan.values():
+        for call in (call for step in run.steps for call in step):
+            allowed = {"error"} if call.tool == "collapse" else {"ok"}
+            if KINDS[call.tool] == "held":
+                allowed |= {"held"} if run.approvals == "defer" else set[str]()
+                allowed |= {"denied"} if call.id in facts.no else set[str]()
+            if call.id in facts.denied_doubts:
+                allowed |= {"unknown"}
+            if strange := set(facts.results[call.id]) - allowed:
+                yield f"{call.id} ended as {sorted(strange)}"
 
 
 def _entered_again(entries: Iterable[Entry], facts: Facts) -> Iterator[str]:

@@ -14,7 +14,6 @@ from points import Points
 from world import World
 
 from glassloop import FatalToolError, RunContext, Tool, tool
-from glassloop.core.errors import Unknown
 
 Act = Callable[[str, RunContext, str], None]
 
@@ -107,7 +106,7 @@ def _outside(shop: Shop) -> list[Tool]:
         shop.points.reach("reconcile")
         mine = [entry for entry in world.entries() if entry.tool == "ship" and entry.key == key]
         if any(is_murky(entry.id) for entry in mine):
-            raise Unknown("The carrier cannot tell.")
+            raise LookupError("The carrier cannot tell.")
         done = next((entry for entry in mine if entry.what == "effect"), None)
         return f"ship {done.id} done" if done else None
 

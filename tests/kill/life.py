@@ -27,7 +27,7 @@ class Life:
     """
 
     def __init__(self, world: World, number: int, **wishes: object) -> None:
-        kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG", "PYTHONPATH") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "LANG") if name in os.environ}
         asked = {name.upper(): str(wish) for name, wish in wishes.items()}
         self.words: list[str] = []
         self.number = number

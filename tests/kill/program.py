@@ -19,16 +19,15 @@ from points import Points, turn_clock, watch_sqlite
 from world import World
 
 from glassloop import Agent, Identity, Limits
+from glassloop.core.encoding import loads
 from glassloop.core.errors import StoreError
-from glassloop.core.messages import Reply, UserMessage
+from glassloop.core.messages import Reply, ToolCall, UserMessage
 from glassloop.core.result import Decision
 from glassloop.journal.projection import RunFilter, RunRow
 from glassloop.models.model import ModelRequest
 from glassloop.models.sendable import sendable
 from glassloop.runtime import ApprovalProblem, ApprovalRow, Runtime
 from glassloop.testing import ScriptedModel, call
-
-OPERATOR = Identity("operator", roles=("supervisor",))
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Wishes:
     seed: int = field(default_factory=lambda: int(os.environ.get("SEED", "1")))
     runs: int = field(default_factory=lambda: int(os.environ.get("RUNS", "12")))
     life: int = field(default_factory=lambda: int(os.environ.get("LIFE", "1")))
-    slow: float = field(default_factory=lambda: float(os.environ.get("SLOW", "0.06")))
+    slow: float = field(default_factory=lambda: float(os.environ.get("SLOW", "0.12")))
     kill_at: str = field(default_factory=lambda: os.environ.get("KILL_AT", ""))
     starts: bool = field(default_factory=lambda: os.environ.get("STARTS", "1") == "1")
     decides: bool = field(default_factory=lambda: os.environ.get("DECIDES", "1") == "1")
@@ -95,7 +94,7 @@ class Program:
             await asyncio.wait([work, leave])
         print(said, flush=True)
 
-    async def say(self, request: ModelRequest) -> object:
+    async def say(self, request: ModelRequest) -> str | list[ToolCall]:
         """The model: what comes next is read off the conversation alone."""
         self.points.reach("ask")
         if sendable(request.messages) is not request.messages:
@@ -149,12 +148,13 @@ class Program:
             await asyncio.sleep(0.1 if rests else 0.02)
 
     async def _decide(self, runtime: Runtime, row: ApprovalRow) -> None:
-        id = row.arguments["id"]
+        id = loads(row.arguments)["id"]
         verdict = "approve" if approves(id, row.kind) else "deny"
+        owner = Identity(row.user, row.tenant)
         self.world.write("decide", row.tool, id, approval=row.approval_id, kind=row.kind, verdict=verdict)
         self.points.reach("decide")
         try:
-            await runtime.decide(row.approval_id, Decision(verdict, reason="The operator says so."), by=OPERATOR)
+            await runtime.decide(row.approval_id, Decision(verdict, reason="The operator says so."), by=owner)
         except ApprovalProblem as problem:
             if problem.kind != "decided":  # by another process, or by an earlier life
                 raise

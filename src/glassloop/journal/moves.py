@@ -154,8 +154,9 @@ def _fail(state: State, terms: Terms, end: Finish) -> Move:
         if done.call_id not in state.undone:
             return Undo(done)
     left = [f"{done.result.name}({done.arguments or ''})" for done in writes if not _is_undone(state, done)]
+    left += [f"{done.result.name}({done.arguments or ''}) (outcome unknown)" for done in _in_doubt(state, terms)]
     left += [f"{call.name} (outcome unknown)" for call in state.open_calls.values() if call.id in state.begun]
-    if not left or not (writes or state.begun):
+    if not left:
         return end
     message = f"{end.message} Not undone: {', '.join(left)}."
     return Finish("partly_rolled_back", message=message, error_kind=end.error_kind)
@@ -163,6 +164,12 @@ def _fail(state: State, terms: Terms, end: Finish) -> Move:
 
 def _is_to_undo(done: ToolFinished, terms: Terms) -> bool:
     return done.result.name in terms.undoable and done.result.status == "ok" and not done.replayed
+
+
+def _in_doubt(state: State, terms: Terms) -> list[ToolFinished]:
+    return [
+        done for _, done in state.executions if done.result.name in terms.undoable and done.result.status == "unknown"
+    ]
 
 
 def _is_undone(state: State, done: ToolFinished) -> bool:

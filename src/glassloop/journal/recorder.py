@@ -14,6 +14,8 @@ from glassloop.core.messages import Message
 from glassloop.journal.journal import Journal
 from glassloop.journal.state import State, fold
 
+SOON_SECONDS = 0.05
+
 Subscriber = Callable[[Event], None]
 
 
@@ -55,6 +57,7 @@ class Recorder:
         self._blobs: dict[str, bytes] = {}
         self._kept: set[str] = set()
         self._failed = False
+        self._aside: asyncio.Task[None] | None = None
         self._seq = self._next = state.seq
         self._writing = asyncio.Lock()
 
@@ -92,6 +95,18 @@ class Recorder:
         """A whole tool result that an event names by digest."""
         return loads(await self.journal.blob(key))
 
+    def commit_soon(self) -> asyncio.TimerHandle:
+        """Make everything recorded so far durable in a moment, unless it is by then; cancel the handle to leave it.
+
+        What is over sooner shares the next commit: a step of quick reads costs one.
+        """
+        return asyncio.get_running_loop().call_later(SOON_SECONDS, self._commit_aside)
+
+    def _commit_aside(self) -> None:
+        self._aside = asyncio.ensure_future(self.commit())
+        # what failed is still to be written, and the next commit tells
+        self._aside.add_done_callback(lambda done: done.cancelled() or done.exception())
+
     async def commit(self) -> None:
         """Make everything recorded so far durable.
 
@@ -111,7 +126,11 @@ class Recorder:
                         self.state.run_id, events, after=self._seq, epoch=self.epoch, blobs=blobs or None
                     )
                 except Conflict:
-                    await self._rebase(events)
+                    events = await self._rebase(events)
+                except BaseException:
+                    # written or not, reading will tell: they stay to be written
+                    self._pending, self._blobs = [*events, *self._pending], {**blobs, **self._blobs}
+                    raise
                 else:
                     break
             self._failed = False
@@ -154,16 +173,25 @@ class Recorder:
         """Whether everything recorded is durable."""
         return not self._pending and not self._failed
 
-    async def _rebase(self, events: list[Event]) -> None:
-        """Others appended (a decision, a cancellation): take theirs first, then ours."""
+    async def _rebase(self, events: list[Event]) -> list[Event]:
+        """Others appended (a decision, a cancellation): take theirs first, then ours. Returns what is still to write.
+
+        After a failure the tail may begin with our own.
+        """
         written = await self.journal.read(self.state.run_id)
-        for event in written[self._seq :]:
+        tail = written[self._seq :]
+        ours = 0
+        while ours < min(len(tail), len(events)) and _same(tail[ours], events[ours]):
+            ours += 1
+        for event in tail[ours:]:
             if isinstance(event.data, DriverClaimed) and event.data.epoch >= self.epoch:
                 raise Fenced(f"Run {self.state.run_id} was taken over by {event.data.owner}.")
             self._tell(event)
         self._seq = len(written)
-        self.state = fold([*written, *events, *self._pending], self._history)
+        left = events[ours:]
+        self.state = fold([*written, *left, *self._pending], self._history)
         self._next = self.state.seq
+        return left
 
     def _keep(self, key: str, content: bytes) -> None:
         if key not in self._kept:
@@ -176,3 +204,7 @@ class Recorder:
     def _tell(self, event: Event) -> None:
         for subscriber in self._subscribers:
             subscriber(event)
+
+
+def _same(one: Event, other: Event) -> bool:
+    return one.at == other.at and one.step == other.step and one.data == other.data

@@ -50,6 +50,7 @@ class State:
         open_calls: calls of the last reply that have no result yet, in request order.
         results: results of the last reply's calls that are known while others are open.
         begun: writes that were started and have no result: in doubt unless they are running now.
+        used: approvals whose call has been started since.
         executions: every finished call with its step, in the order the results became known.
         asked: approvals asked for, by call id.
         decided: decisions, by approval id.
@@ -81,6 +82,7 @@ class State:
     open_calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
     begun: dict[str, str] = field(default_factory=dict[str, str])
+    used: set[str] = field(default_factory=set[str])
     executions: list[tuple[int, ToolFinished]] = field(default_factory=list[tuple[int, ToolFinished]])
     asked: dict[str, ApprovalAsked] = field(default_factory=dict[str, ApprovalAsked])
     decided: dict[str, ApprovalDecided] = field(default_factory=dict[str, ApprovalDecided])
@@ -128,6 +130,8 @@ class State:
                 self.failure = None
             case EffectStarted():
                 self.begun[data.call_id] = data.key
+                if (asked := self.asked.get(data.call_id)) is not None:
+                    self.used.add(asked.approval_id)
             case AttemptFailed():
                 self.failure = data if data.wait is None else None
             case DriverClaimed():

@@ -43,8 +43,8 @@ class Idempotency:
             match await ledger.claim(key, call.owner, tool.effective_timeout + SLACK_SECONDS, self.ttl):
                 case Yours():
                     return await self._run(call, next, ledger, key)
-                case Done(_, result):
-                    call.replayed = True
+                case Done(owner, result):
+                    call.replayed = owner != call.owner  # its own, cut off before the journal had it, is no repetition
                     return loads(result)
                 case InDoubt(holder) if tool.transaction:
                     await ledger.release(key, holder)  # unsettled is undone: both are one commit

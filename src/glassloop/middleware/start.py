@@ -6,7 +6,7 @@ import asyncio
 import inspect
 from typing import Any
 
-from glassloop.core.events import EffectStarted
+from glassloop.core.events import ApprovalAsked, EffectStarted
 from glassloop.middleware.call import Call, Next, Pending, question
 from glassloop.tools.threads import run_in_thread
 
@@ -34,13 +34,11 @@ class Start:
         if tool.effect != "write" or tool.transaction:
             return await next(call)
         if call.call.id in call.recorder.state.begun and not tool.idempotent:
-            if tool.reconcile is None:
-                if not _may_run_again(call):
-                    return await _hold(call)
-            else:
-                happened, result = await _reconciled(call)
-                if happened:
-                    return result
+            known, result = (False, None) if tool.reconcile is None else await _reconciled(call)
+            if known and result is not None:
+                return result
+            if not known and not _may_run_again(call):
+                return await _hold(call)
         call.recorder.record(EffectStarted(call.call.id, call.context.idempotency_key))
         await call.recorder.commit()
         return await self._run(call, next)
@@ -61,30 +59,39 @@ class Start:
 
 
 def _may_run_again(call: Call) -> bool:
-    """Whether a human has looked at the doubt and said that it may."""
-    state = call.recorder.state
-    asked = state.asked.get(call.call.id)
-    decision = state.decided.get(asked.approval_id) if asked else None
-    return asked is not None and asked.kind == "doubt" and decision is not None and decision.decision != "deny"
+    """Whether a human has looked at this doubt and said that it may; said once, it holds for one start."""
+    asked = _doubt(call)
+    decision = call.recorder.state.decided.get(asked.approval_id) if asked else None
+    return decision is not None and decision.decision != "deny"
 
 
 async def _hold(call: Call) -> Pending:
-    earlier = call.recorder.state.asked.get(call.call.id)
-    if earlier is not None and earlier.kind == "doubt":
+    earlier = _doubt(call)
+    if earlier is not None:
         return Pending(earlier.approval_id)
-    asked = question(call, mode="park", kind="doubt", role=earlier.role if earlier else None)
+    before = call.recorder.state.asked.get(call.call.id)
+    asked = question(call, mode="park", kind="doubt", role=before.role if before else None)
     call.recorder.record(asked)
     await call.recorder.commit()
     return Pending(asked.approval_id)
 
 
+def _doubt(call: Call) -> ApprovalAsked | None:
+    """What a human was asked about the latest start of this call."""
+    state = call.recorder.state
+    asked = state.asked.get(call.call.id)
+    fresh = asked is not None and asked.kind == "doubt" and asked.approval_id not in state.used
+    return asked if fresh else None
+
+
 async def _reconciled(call: Call) -> tuple[bool, Any]:
-    """Ask the tool's `reconcile(key)`: the result of an effect that happened, or None for one that did not."""
+    """Ask the tool's `reconcile(key)`: whether it knows, and the result of an effect that happened, or None."""
     reconcile = call.found.reconcile
     assert reconcile is not None
     key = call.context.idempotency_key
-    if inspect.iscoroutinefunction(reconcile):
-        found = await reconcile(key)
-    else:
-        found = await run_in_thread(lambda: reconcile(key))
-    return found is not None, found
+    try:
+        if inspect.iscoroutinefunction(reconcile):
+            return True, await reconcile(key)
+        return True, await run_in_thread(lambda: reconcile(key))
+    except Exception:  # noqa: BLE001 - whatever keeps it from telling, the doubt stays
+        return False, None
