@@ -109,7 +109,8 @@ async def rest(running: Awaitable[RunResult]) -> RunResult:
     try:
         return await running
     except RunError as error:
-        assert error.result is not None
+        if error.result is None:
+            raise
         return error.result
 
 

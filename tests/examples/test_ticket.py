@@ -184,8 +184,10 @@ START = ("-m", "examples.ticket", "--trace")
 def test_it_handles_the_complaint_asks_and_shows_the_row(terminal: Start, file: Path) -> None:
     desk = terminal(*START)
     shown = desk.expect(PROMPT)
-    for action in HANDLED:
-        assert f"{action}(" in shown
+    kinds = ["thinking", "thought", "action", "observation"] * 3
+    lines = [line.split()[2] for line in shown.splitlines() if line.startswith("step ")]
+    assert lines == [*kinds[:-1], "approval"]
+    assert re.findall(r"action +(\w+)\(", shown) == HANDLED
     assert "create_ticket needs your yes (risk high)" in shown
     assert "Table tickets: 0 rows." in shown
     assert rows(file) == []

@@ -22,7 +22,7 @@ from world import World
 
 READY_S = 60.0
 FINISH_S = 120.0
-_RARE = {"start": 6, "ask": 25, "enter": 12, "effect": 8, "leave": 12, "booked": 6, "commit": 40, "decide": 4}
+_RARE = {"start": 6, "ask": 12, "enter": 8, "effect": 8, "leave": 12, "booked": 6, "commit": 15, "decide": 4}
 _PATIENCE_S = 1.5  # for a point that the program may never reach
 
 
@@ -108,6 +108,7 @@ class Round:
         self.ways: Counter[str] = Counter()
         self._chance = random.Random(f"round {seed}")
         self._startup = 0.8
+        self._late = False
         self._may_kill, self._killed = may_kill, killed
 
     def play(self) -> Findings:
@@ -161,7 +162,7 @@ class Round:
                 if not life.wait(READY_S):
                     self.faults.append("SIGTERM did not end the program")
             case "point":
-                life.wait(_PATIENCE_S)
+                self._late = not life.wait(_PATIENCE_S)
             case _:
                 if not life.wait(FINISH_S):
                     self.faults.append(f"the runs did not finish within {FINISH_S:g} s:\n{life.complaints()}")
@@ -170,7 +171,8 @@ class Round:
         code = life.process.returncode
         if life.killed:
             self.kills += 1
-            way = end.way if end.way != "point" else end.point.split(":")[0]
+            way = end.point.split(":")[0] if end.way == "point" and not self._late else end.way
+            way = "running" if way == "point" else way
             self.ways[way] += 1
             self._killed(way)
             return False

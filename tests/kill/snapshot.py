@@ -17,7 +17,7 @@ from glassloop.core.events import DriverClaimed, Event, ModelReplied, RunContinu
 from glassloop.core.messages import Message
 from glassloop.journal.projection import RunFilter, RunRow
 from glassloop.journal.state import fold
-from glassloop.stores import open_store
+from glassloop.stores import Store, open_store
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ def take(world: World) -> Snapshot:
             settled.update(connection.execute("SELECT run_id, call_id FROM glassloop_ledger WHERE result NOT NULL"))
             for run_id, epoch in connection.execute("SELECT run_id, epoch FROM glassloop_events ORDER BY run_id, seq"):
                 epochs.setdefault(run_id, []).append(epoch)
-    rows, events, sessions = asyncio.run(_read(f"sqlite:///{path}"))
+    rows, events, sessions = asyncio.run(_read(open_store(f"sqlite:///{path}")))
     return Snapshot(integrity, rows, events, epochs, settled, bookings, sessions)
 
 
-async def _read(url: str) -> tuple[dict[str, RunRow], dict[str, list[Event]], dict[str, list[Message]]]:
-    async with open_store(url) as store:
+async def _read(opened: Store) -> tuple[dict[str, RunRow], dict[str, list[Event]], dict[str, list[Message]]]:
+    async with opened as store:
         rows = {row.id: row for row in await store.journal.runs(RunFilter(limit=100_000))}
         events = {run_id: await store.journal.read(run_id) for run_id in rows}
         names = {row.session for row in rows.values() if row.session is not None}

@@ -46,8 +46,10 @@ PLAN = {"r00": PlannedRun("r00", "u0", None, ((PlannedCall("note", "n1"),),))}
 def store(world: World, data: Iterable[JournalData]) -> Snapshot:
     """A store whose one run has these events."""
 
+    opened = open_store(world.url)
+
     async def write() -> None:
-        async with open_store(world.url) as store:
+        async with opened as store:
             events = [Event("run_1", 0, 1, 0, each) for each in data]
             await store.journal.append("run_1", events, after=0, epoch=1)
 

@@ -69,7 +69,8 @@ async def test_an_approval_lets_exactly_this_call_run(serve: Callable[..., Any],
     assert (await site.alice.rested(run_id))["output"] == "The tool said: refunded 100"
     assert desk.refunds == [("A-1", 100)]
     assert (await site.alice.get("/v1/approvals")).json["approvals"] == []
-    assert (await site.alice.get("/v1/approvals?status=approved")).json["approvals"][0]["decided_by"] == "alice"
+    after = (await site.alice.get(f"/v1/approvals/{approval}")).json
+    assert (after["status"], after["decided_by"]) == ("approved", "alice")
 
 
 async def test_a_stream_ends_where_a_run_waits_and_goes_on_after_the_decision(
@@ -217,6 +218,10 @@ async def test_a_deferred_call_expires(serve: Callable[..., Any], desk: Desk, mo
     answer = await site.alice.post(f"/v1/approvals/{approval}", {"decision": "approve"})
     assert (answer.status, answer.problem["code"]) == (410, "approval_expired")
     assert (await site.alice.get(f"/v1/approvals/{approval}")).json["status"] == "expired"
+    assert (await site.alice.get("/v1/approvals")).json["approvals"] == []
+    assert [row["approval_id"] for row in (await site.alice.get("/v1/approvals?status=expired")).json["approvals"]] == [
+        approval
+    ]
     assert desk.refunds == []
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from glassloop.core.limits import DEFAULT_COST_USD
-from glassloop.core.messages import Media, Message, Reply, SystemMessage, Text, ToolResult, UserMessage
+from glassloop.core.messages import Media, Message, Reply, SystemMessage, ToolResult
 from glassloop.journal.state import State
 
 BYTES_PER_TOKEN = 3
@@ -102,28 +102,27 @@ def estimate_input(state: State, terms: Terms) -> int:
     The last reply's own usage is the best base; what came after it, or everything before the first reply, is estimated
     from its bytes.
     """
-    base, index = terms.head_bytes // BYTES_PER_TOKEN, 0
-    for position in range(len(state.conversation) - 1, state.history_length - 1, -1):
-        message = state.conversation[position]
-        if isinstance(message, Reply) and message.usage.input:
-            base, index = message.usage.total, position + 1
-            break
-    return base + sum(message_tokens(message) for message in state.conversation[index:])
+    conversation, tokens = state.conversation, 0
+    for position in range(len(conversation) - 1, -1, -1):
+        message = conversation[position]
+        if isinstance(message, Reply) and message.usage.input and position >= state.history_length:
+            return tokens + message.usage.total
+        tokens += message_tokens(message)
+    return tokens + terms.head_bytes // BYTES_PER_TOKEN
 
 
 def message_tokens(message: Message) -> int:
     """Estimated tokens of one message."""
-    match message:
-        case UserMessage():
-            parts = (Text(message.content),) if isinstance(message.content, str) else message.content
-            return sum(TOKENS_PER_IMAGE if isinstance(part, Media) else _text_tokens(part.text) for part in parts)
-        case ToolResult():
-            return _text_tokens(message.content) + TOKENS_PER_IMAGE * len(message.media)
-        case SystemMessage():
-            return _text_tokens(message.text)
-        case Reply():
-            written = message.text + message.thinking + "".join(call.name + call.arguments for call in message.calls)
-            return message.usage.output or _text_tokens(written)
+    if isinstance(message, ToolResult):
+        return _text_tokens(message.content) + TOKENS_PER_IMAGE * len(message.media)
+    if isinstance(message, Reply):
+        written = message.text + message.thinking + "".join(call.name + call.arguments for call in message.calls)
+        return message.usage.output or _text_tokens(written)
+    if isinstance(message, SystemMessage):
+        return _text_tokens(message.text)
+    if isinstance(message.content, str):
+        return _text_tokens(message.content)
+    return sum(TOKENS_PER_IMAGE if isinstance(part, Media) else _text_tokens(part.text) for part in message.content)
 
 
 def _text_tokens(text: str) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -23,12 +24,12 @@ class RequestLog:
         self._recorder = recorder
         self._digests: dict[int, tuple[object, str, int]] = {}
         self._chained = 0
-        self._chain = ""
+        self._chain = hashlib.blake2b(digest_size=16)
 
     def describe(self, request: ModelRequest, model: str, move: AskModel) -> ModelRequested:
         """The event that says that `request` is about to be sent to `model`."""
         for message in request.messages[self._chained :]:
-            self._chain = digest(self._chain.encode() + message_digest(message))
+            self._chain.update(dumps(message))
         self._chained = len(request.messages)
         return ModelRequested(
             model=model,
@@ -36,7 +37,7 @@ class RequestLog:
             tools=self._keep(request.tools)[0],
             settings=self._keep(request.settings)[0],
             view=((0, self._chained),),
-            view_digest=self._chain,
+            view_digest=self._chain.hexdigest(),
             reserved=move.reserved,
             max_tokens=move.max_tokens,
             offered=len(request.tools),

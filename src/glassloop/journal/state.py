@@ -7,7 +7,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from glassloop.core.context import Identity
-from glassloop.core.encoding import digest, dumps
 from glassloop.core.events import (
     AgentChanged,
     ApprovalAsked,
@@ -34,6 +33,8 @@ from glassloop.core.limits import Limits
 from glassloop.core.messages import Message, Reply, ToolCall, ToolResult
 from glassloop.core.usage import Usage
 
+Round = frozenset[tuple[str, str, str]]
+
 
 @dataclass
 class State:
@@ -55,7 +56,7 @@ class State:
         asked: approvals asked for, by call id.
         decided: decisions, by approval id.
         tool_counts: finished calls by tool.
-        rounds: a signature (tools, arguments, results) of each step's calls, for the repetition limit.
+        rounds: tools, arguments and results of each step's calls, for the repetition limit.
         nudges: why the model was told again, in order.
         fresh_nudges: reasons since the model last did something useful.
         failure: the last attempt of a model call failed for good.
@@ -87,7 +88,7 @@ class State:
     asked: dict[str, ApprovalAsked] = field(default_factory=dict[str, ApprovalAsked])
     decided: dict[str, ApprovalDecided] = field(default_factory=dict[str, ApprovalDecided])
     tool_counts: Counter[str] = field(default_factory=Counter[str])
-    rounds: list[str] = field(default_factory=list[str])
+    rounds: list[Round] = field(default_factory=list[Round])
     nudges: list[NudgeReason] = field(default_factory=list[NudgeReason])
     fresh_nudges: set[NudgeReason] = field(default_factory=set[NudgeReason])
     failure: AttemptFailed | None = None
@@ -199,13 +200,13 @@ class State:
         calls = self.replies[-1].calls
         ordered = [self.results[call.id] for call in calls]
         self.conversation += ordered
-        self.rounds.append(_signature(calls, ordered))
+        self.rounds.append(_round(calls, ordered))
         self.results = {}
 
 
-def _signature(calls: tuple[ToolCall, ...], results: list[ToolResult]) -> str:
-    seen = {(call.name, call.arguments.strip(), result.content) for call, result in zip(calls, results, strict=True)}
-    return digest(dumps(sorted(seen)))
+def _round(calls: tuple[ToolCall, ...], results: list[ToolResult]) -> Round:
+    pairs = zip(calls, results, strict=True)
+    return frozenset((call.name, call.arguments.strip(), result.content) for call, result in pairs)
 
 
 def fold(events: Iterable[Event], history: Iterable[Message] = ()) -> State:

@@ -39,6 +39,7 @@ class Idempotency:
         if tool.effect != "write" or ledger is None:
             return await next(call)
         key = call.claim = self.key(call)
+        await call.recorder.commit()  # a claim whose call no journal knows would be a doubt that nobody can settle
         while True:
             match await ledger.claim(key, call.owner, tool.effective_timeout + SLACK_SECONDS, self.ttl):
                 case Yours():

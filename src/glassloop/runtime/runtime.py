@@ -34,7 +34,8 @@ from glassloop.driver import go_on
 from glassloop.journal.projection import ApprovalRow, RunFilter, RunRow, summarize
 from glassloop.journal.recorder import now_ms
 from glassloop.journal.state import fold
-from glassloop.middleware.approval import decided
+from glassloop.middleware.approval import Approval, decided
+from glassloop.middleware.stack import tool_layers
 from glassloop.options import RunOptions
 from glassloop.results import result_of
 from glassloop.runtime.approvals import ApprovalProblem, check, may_see, status_of
@@ -93,6 +94,8 @@ class Runtime:
         self._attached: set[str] = set()
         self._looking: asyncio.Task[None] | None = None
         self._stopping = False
+        self.leave_seconds = LEAVE_SECONDS
+        self.stop_seconds = STOP_SECONDS
 
     async def __aenter__(self) -> Runtime:
         """Open the store and go on with what was cut off."""
@@ -110,7 +113,7 @@ class Runtime:
             self._looking.cancel()
             await asyncio.wait([self._looking])
         self._stopping = True
-        await self._engine.stop(STOP_SECONDS)
+        await self._engine.stop(self.stop_seconds)
 
     # Runs
 
@@ -121,7 +124,7 @@ class Runtime:
         *,
         identity: Identity = Identity(),
         limits: Limits | None = None,
-        approvals: ApprovalMode = "park",
+        approvals: ApprovalMode | None = None,
         attached: bool = False,
         history: Sequence[Message] = (),
     ) -> str:
@@ -132,7 +135,7 @@ class Runtime:
             input: the user's text or message.
             identity: on whose behalf.
             limits: instead of the agent's.
-            approvals: how calls that need a human are held, `park` or `defer`.
+            approvals: how calls that need a human are held, `park` or `defer`; default what the agent's layer says.
             attached: cancel the run when nobody has watched it for two seconds.
             history: messages that come before.
 
@@ -249,7 +252,7 @@ class Runtime:
         """
         row = check(await self.approval(approval_id), by, now_ms())
         decision = replace(decision, by=by.user)
-        self._check_edit(row, decision)
+        self._check_edit(row, decision, by)
         if row.mode == "defer":
             return await self._run_deferred(row, decision)
         while not await self._append_decision(row, decided(approval_id, decision)):
@@ -291,19 +294,23 @@ class Runtime:
         self._engine.submit(run_id)
         return await self.wait(run_id)
 
-    def _check_edit(self, row: ApprovalRow, decision: Decision) -> None:
+    def _check_edit(self, row: ApprovalRow, decision: Decision, by: Identity) -> None:
         if decision.decision != "edit":
             return
         if decision.arguments is None:
             raise ApprovalProblem("An edit needs the arguments to run instead.", "invalid")
         agent = self.agents.get(row.agent)
         tool = agent.tools.given(row.tool) if agent else None
-        if tool is None:
+        if agent is None or tool is None:
             return
         try:
-            tool.validate(dumps(decision.arguments).decode())
+            checked = tool.validate(dumps(decision.arguments).decode())
         except ToolError as error:
             raise ApprovalProblem(str(error), "invalid") from error
+        layer = next(layer for layer in tool_layers(agent.middleware) if isinstance(layer, Approval))
+        need = layer.when(tool, checked.arguments)
+        if isinstance(need, str) and need not in by.roles:
+            raise ApprovalProblem(f"With these arguments it needs the role {need!r}.", "forbidden")
 
     # Driving
 
@@ -362,7 +369,7 @@ class Runtime:
 
     def _left(self, run_id: str) -> None:
         if run_id in self._attached:
-            asyncio.get_running_loop().call_later(LEAVE_SECONDS, self._cancel_left, run_id)
+            asyncio.get_running_loop().call_later(self.leave_seconds, self._cancel_left, run_id)
 
     def _cancel_left(self, run_id: str) -> None:
         if run_id not in self._hub.watchers and run_id in self._attached:

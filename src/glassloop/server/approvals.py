@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query
 
@@ -18,7 +18,6 @@ from glassloop.server.problems import Refused
 from glassloop.server.schemas import (
     ApprovalOut,
     ApprovalsOut,
-    ApprovalStatus,
     CallResultOut,
     DecidedOut,
     DecisionIn,
@@ -35,12 +34,12 @@ _STATUS = {"not_found": 404, "forbidden": 403, "decided": 409, "expired": 410, "
 async def list_approvals(
     desk: TheDesk,
     caller: Caller,
-    status: ApprovalStatus = "pending",
+    status: Literal["pending", "expired"] = "pending",
     run_id: str | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     before: Annotated[str | None, Query(description="`next` of the page before.")] = None,
 ) -> ApprovalsOut:
-    """Approvals of your own runs, and those that a role of yours decides; newest first."""
+    """What nobody has decided yet, of your own runs or for a role of yours to decide; newest first."""
     rows = await desk.runtime.approvals(identity=caller, status=status, run_id=run_id)
     found = sorted((row for row in rows if before is None or row.approval_id < before), key=_id, reverse=True)
     page, now = found[:limit], now_ms()
