@@ -65,7 +65,7 @@ lock:
 	@echo 'Resolving the dependencies ...'
 	@$(PY) -m venv --clear build/lock
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
-	@for target in "requirements-test.lock --extra=test" "requirements.lock --constraint=requirements-test.lock"; do \
+	@for target in "requirements-test.lock --extra=test" "requirements.lock --extra=server --constraint=requirements-test.lock"; do \
 	  CUSTOM_COMPILE_COMMAND='make lock' build/lock/bin/python -m piptools compile --quiet --upgrade --strip-extras --no-annotate \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	    --output-file $$target pyproject.toml || exit 1; \

@@ -120,7 +120,16 @@ def is_prepared(connection: Connection) -> bool:
 
 
 def prepare(connection: Connection) -> None:
-    """Make the tables and fill them, inside the transaction that is open, unless that was done before."""
+    """Make the tables and fill them, inside the transaction that is open, unless that was done before.
+
+    Raises:
+        FatalToolError: the transaction is another file's than the one that is read.
+    """
+    file = connection.execute("PRAGMA database_list").fetchone()[2]
+    if not os.path.samefile(file, database()):
+        raise FatalToolError(
+            "The journal and the shop's tables stand in one file: name it with STORE, not with --store."
+        )
     if is_prepared(connection):
         return
     for statement in TABLES:

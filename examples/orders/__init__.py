@@ -15,6 +15,7 @@ from .tools import create_work_order, get_order_status, query_orders
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
     from glassloop.runtime import Runtime
 
 INSTRUCTIONS = """\

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter
-from glassloop.runtime import Runtime
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 from starlette.responses import Response
 
+from glassloop.runtime import Runtime
 from glassloop.server import Caller, EventStream, TheDesk, run_frames, with_session
 from glassloop.server.openapi import problems
 from glassloop.server.schemas import SessionName

@@ -15,6 +15,7 @@ from .tools import create_ticket, query_order_detail, search_policy, submit_refu
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
+
     from glassloop.runtime import Runtime
 
 INSTRUCTIONS = """\

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Body
 from fastapi.responses import JSONResponse
-from glassloop.runtime import ApprovalProblem, Runtime
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 from starlette.responses import Response
 
 from glassloop import RunResult
 from glassloop.core.result import Decision, PendingApproval, ToolExecution
+from glassloop.runtime import ApprovalProblem, Runtime
 from glassloop.server import Caller, TheDesk, with_session
 from glassloop.server.approvals import approval_refused
 from glassloop.server.openapi import problems

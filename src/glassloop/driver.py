@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from glassloop.core.context import Identity, RunContext
-from glassloop.core.errors import ConfigurationError
+from glassloop.core.errors import ConfigurationError, Fenced
 from glassloop.core.events import (
     AgentChanged,
     ApprovalDecided,
@@ -24,6 +24,7 @@ from glassloop.core.events import (
 )
 from glassloop.core.messages import Message, UserMessage
 from glassloop.core.result import Decision, RunResult
+from glassloop.journal.projection import summarize
 from glassloop.journal.recorder import Recorder, Subscriber
 from glassloop.journal.requests import RequestLog, message_digest
 from glassloop.journal.state import State, fold
@@ -40,7 +41,7 @@ from glassloop.options import RunOptions
 from glassloop.results import raise_for, result_of
 from glassloop.run import Run
 from glassloop.stores import Store
-from glassloop.stores.owner import this_process
+from glassloop.stores.owner import Process, alive, this_process
 from glassloop.tools.toolset import ToolIndex, ToolSources
 
 if TYPE_CHECKING:
@@ -119,7 +120,19 @@ async def _read(store: Store, run_id: str, agent: Agent) -> _Seen:
     started = events[0].data
     if started.agent != agent.name:
         raise ConfigurationError(f"Run {run_id} belongs to the agent {started.agent!r}, not to {agent.name!r}.")
+    row = summarize(events)
+    if row is not None and row.owner is not None and await _lives_elsewhere(row.owner):
+        raise Fenced(f"Run {run_id} is driven by another process, which is alive ({row.owner}).")
     return _Seen(started, events)
+
+
+async def _lives_elsewhere(owner: str) -> bool:
+    if owner == str(this_process()):
+        return False
+    try:
+        return await asyncio.to_thread(alive, Process.parse(owner)) is True
+    except ValueError:
+        return False
 
 
 @asynccontextmanager

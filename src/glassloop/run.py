@@ -141,14 +141,19 @@ class Run:
 
     async def finish(self, end: Finish) -> None:
         """Give every open call its result, then close the run."""
-        state = self.recorder.state
-        for call in list(state.open_calls.values()):
-            begun = call.id in state.begun
-            status: ResultStatus = "unknown" if begun else "cancelled"
-            text = _INTERRUPTED_WRITE if begun else _INTERRUPTED
-            self.recorder.record(ToolFinished(call.id, ToolResult(call.id, call.name, text, status), 0.0))
-        self.recorder.record(RunFinished(end.outcome, end.output, end.message, end.limit, end.error_kind))
-        await self.recorder.commit()
+        await close(self.recorder, end)
+
+
+async def close(recorder: Recorder, end: Finish) -> None:
+    """Give every open call its result, then close the run."""
+    state = recorder.state
+    for call in list(state.open_calls.values()):
+        begun = call.id in state.begun
+        status: ResultStatus = "unknown" if begun else "cancelled"
+        text = _INTERRUPTED_WRITE if begun else _INTERRUPTED
+        recorder.record(ToolFinished(call.id, ToolResult(call.id, call.name, text, status), 0.0))
+    recorder.record(RunFinished(end.outcome, end.output, end.message, end.limit, end.error_kind))
+    await recorder.commit()
 
 
 _INTERRUPTED = "Not finished: the run was interrupted or cancelled before this call had a result."

@@ -130,6 +130,16 @@ def test_a_store_that_is_no_file_is_told_in_one_sentence(example: Example) -> No
     assert "Traceback" not in ended.err
 
 
+def test_a_journal_elsewhere_is_told_before_anything_is_written(example: Example, file: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.db"
+    example("-m", "examples.orders", "Where is order A-1024?")
+    words = ("run", "examples/orders", "--store", f"sqlite:///{other}", "open a repair work order for A-1024")
+    ended = example("-m", "glassloop", *words)
+    assert ended.code == 1
+    assert "name it with STORE, not with --store" in ended.err
+    assert work_orders(file) == []
+
+
 def test_with_a_provider_the_same_tools_run(example: Example) -> None:
     script = [call("query_orders", agent="42", year=20240), call("query_orders", agent="42", year=2024), "Nine orders."]
     with ModelServer(script=script, api_key="sk-right") as server:

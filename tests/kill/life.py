@@ -79,8 +79,9 @@ class Life:
 
     def _listen(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self._say(line.strip())
+        with self.process.stdout as stdout:
+            for line in stdout:
+                self._say(line.strip())
         self._say("")
 
     def _say(self, word: str) -> None:

@@ -34,7 +34,7 @@ def begin(world: World, lives: list[Life]) -> Begin:
     return begin
 
 
-def finish(*lives: Life, seconds: float = 90.0) -> None:
+def finish(*lives: Life, seconds: float = 30.0) -> None:
     for life in lives:
         assert life.wait(seconds), f"the runs did not finish: {life.complaints()}"
         assert "finished" in life.words, life.complaints()

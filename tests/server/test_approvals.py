@@ -88,7 +88,7 @@ async def test_a_stream_ends_where_a_run_waits_and_goes_on_after_the_decision(
     last = max(frame.id or 0 for frame in frames)
     async with site.alice.stream("GET", f"/v1/runs/{run_id}/events", Last_Event_ID=str(last)) as stream:
         rest = await stream.all()
-    assert rest[0].event == "approval_decided"
+    assert next(frame.event for frame in rest if frame.id) == "approval_decided"
     assert rest[-1].data["status"] == "completed"
     assert desk.refunds == [("A-1", 100)]
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import socket
 import time
 from collections.abc import Callable
 from typing import Any
@@ -260,3 +262,23 @@ async def test_a_reader_that_does_not_read_holds_nobody_up(serve: Callable[..., 
                 run_id = response.headers["Location"].rpartition("/")[2]
                 assert (await site.alice.rested(run_id))["status"] == "completed"
                 assert "event: end" in await response.text()
+
+
+async def test_a_reader_that_never_reads_counts_as_gone(
+    serve: Callable[..., Any], model_at: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassloop.server.sse._STALLED_S", 0.2)
+    with ModelServer(lambda _: say("word " * 500, piece=2500, endless=True)) as server:
+        site = await serve(Agent(model_at(server)))
+        body = json.dumps({"input": "hi", "stream": True})
+        lines = [
+            *("POST /v1/runs HTTP/1.1", "Host: 127.0.0.1", "Authorization: Bearer demo-alice"),
+            *("Content-Type: application/json", f"Content-Length: {len(body)}", "", body),
+        ]
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.connect(("127.0.0.1", int(site.url.rpartition(":")[2])))
+            client.sendall("\r\n".join(lines).encode())
+            assert await asyncio.to_thread(server.wait_for_requests, 1)
+            assert await asyncio.to_thread(server.requests[0].wait, 20)
+        assert server.requests[0].disconnected_at is not None

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from glassloop.core.errors import ConfigurationError, Conflict, Fenced
 from glassloop.core.events import DriverClaimed, Event, RunFinished
 from glassloop.journal.feed import Feed
-from glassloop.journal.projection import ApprovalRow, RunFilter, RunRow, approvals_of, summarize
+from glassloop.journal.projection import OPEN_STATUSES, ApprovalRow, RunFilter, RunRow, approvals_of, summarize
 
 Transaction = Callable[[Any], tuple[Any, Sequence[Event]]]
 
@@ -203,8 +203,9 @@ class MemoryJournal:
     async def runs(self, filter: RunFilter | None = None) -> list[RunRow]:
         """See `Journal.runs`."""
         wanted = filter or RunFilter()
+        is_open = wanted.finished is False or wanted.status in OPEN_STATUSES
         with self._lock:
-            logs = [log.events for log in self._logs.values()]
+            logs = [log.events for log in self._logs.values() if not (is_open and log.finished)]
         rows = [row for row in map(summarize, logs) if row is not None and wanted.matches(row)]
         return sorted(rows, key=lambda row: row.id, reverse=True)[: wanted.limit]
 

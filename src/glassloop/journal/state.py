@@ -55,6 +55,7 @@ class State:
         executions: every finished call with its step, in the order the results became known.
         asked: approvals asked for, by call id.
         decided: decisions, by approval id.
+        edits: what humans made of a call's arguments, by call id: the fingerprint of what was asked, and the arguments.
         tool_counts: finished calls by tool.
         rounds: tools, arguments and results of each step's calls, for the repetition limit.
         nudges: why the model was told again, in order.
@@ -87,6 +88,7 @@ class State:
     executions: list[tuple[int, ToolFinished]] = field(default_factory=list[tuple[int, ToolFinished]])
     asked: dict[str, ApprovalAsked] = field(default_factory=dict[str, ApprovalAsked])
     decided: dict[str, ApprovalDecided] = field(default_factory=dict[str, ApprovalDecided])
+    edits: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     tool_counts: Counter[str] = field(default_factory=Counter[str])
     rounds: list[Round] = field(default_factory=list[Round])
     nudges: list[NudgeReason] = field(default_factory=list[NudgeReason])
@@ -142,7 +144,7 @@ class State:
             case ApprovalAsked():
                 self.asked[data.call_id] = data
             case ApprovalDecided():
-                self.decided.setdefault(data.approval_id, data)
+                self._decide(data)
             case CancelRequested():
                 self.cancel = data
             case ToolAborted():
@@ -173,6 +175,15 @@ class State:
             self.conversation.append(self.replies[0])
             self.open_calls = {data.call.id: data.call}
         self.started_at = self.last_at = event.at
+
+    def _decide(self, data: ApprovalDecided) -> None:
+        if data.approval_id in self.decided:
+            return
+        self.decided[data.approval_id] = data
+        if data.decision == "edit" and data.arguments is not None:
+            for asked in self.asked.values():
+                if asked.approval_id == data.approval_id:
+                    self.edits.setdefault(asked.call_id, []).append((asked.fingerprint, data.arguments))
 
     def _reply(self, data: ModelReplied) -> None:
         reply = data.reply

@@ -85,9 +85,11 @@ class Approval:
         state = call.recorder.state
         asked = state.asked.get(call.call.id)
         decision = state.decided.get(asked.approval_id) if asked else None
-        if asked is not None and decision is not None and asked.fingerprint == call.fingerprint:
+        if asked is not None and decision is not None and _is_bound(call, asked):
             return await self._follow(call, asked, decision, next)
         need = self.when(call.found, call.arguments or {}) or call.found.name in self.also
+        if asked is not None:  # for another call than this has become: what was decided does not count
+            need = need if isinstance(need, str) else asked.role or True
         if not need:
             return await next(call)
         return await self._hold(call, need, next)
@@ -121,8 +123,9 @@ class Approval:
         if decision.decision == "deny":
             raise CallStopped(f"Denied: {call.found.name} was not run.{reason} Do not try it again.", "denied")
         if decision.decision == "edit" and decision.arguments is not None:
-            checked = call.found.validate(decision.arguments)
-            call.kwargs, call.arguments = checked.kwargs, checked.arguments
+            _take(call, decision.arguments)
+        elif call.raw:  # a guarded function has its values from its caller, who is no layer
+            _take(call, call.arguments)
         return await next(call)
 
     async def _ask(self, approver: Approver, pending: PendingApproval) -> ApprovalDecided:
@@ -133,6 +136,22 @@ class Approval:
         except TimeoutError:
             answer = Decision("deny", reason=f"nobody answered within {self.seconds:g} s")
         return decided(pending.approval_id, answer or False)
+
+
+def _is_bound(call: Call, asked: ApprovalAsked) -> bool:
+    """Whether a human was asked about exactly this call; one that was edited before it began is the edited one."""
+    for fingerprint, arguments in call.recorder.state.edits.get(call.call.id, ()):
+        if call.fingerprint == asked.fingerprint:
+            return True
+        if call.fingerprint == fingerprint:
+            _take(call, arguments)
+    return call.fingerprint == asked.fingerprint
+
+
+def _take(call: Call, arguments: str | dict[str, Any] | None) -> None:
+    """Let these arguments run, whatever other layers have made of them."""
+    checked = call.found.validate(arguments)
+    call.kwargs, call.arguments = checked.kwargs, checked.arguments
 
 
 def decided(approval_id: str, answer: Decision | bool) -> ApprovalDecided:

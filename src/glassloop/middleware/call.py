@@ -61,8 +61,9 @@ class Call:
 
     @property
     def fingerprint(self) -> str:
-        """Binds a decision to the tool and to exactly these arguments."""
-        return digest(canonical([self.found.name, self.found.origin, self.arguments]).encode())
+        """Binds a decision to the tool, with its signature, and to exactly these arguments."""
+        spec = self.found.spec  # with another signature the same arguments may mean something else
+        return digest(canonical([spec.name, self.found.origin, spec.parameters, self.arguments]).encode())
 
     @property
     def found(self) -> Tool:

@@ -72,12 +72,20 @@ class Idempotency:
         except asyncio.CancelledError:
             raise  # it may have happened: the claim stays, and turns into doubt
         except CallStopped as stopped:
-            if stopped.status != "unknown":
+            if stopped.status == "unknown":
+                await self._doubt(call, ledger, key)
+            else:
                 await ledger.release(key, owner)
             raise
         except Exception:
             await ledger.release(key, owner)
             raise
-        if not isinstance(value, Pending) and not call.recorded:
+        if isinstance(value, Pending):
+            await self._doubt(call, ledger, key)
+        elif not call.recorded:
             await ledger.settle(key, owner, dumps(render_result(value).value))
         return value
+
+    async def _doubt(self, call: Call, ledger: Ledger, key: str) -> None:
+        """Let the claim lapse: nobody is at it any more, and a duplicate must not wait for an answer."""
+        await ledger.claim(key, call.owner, 0.0, self.ttl)

@@ -42,7 +42,7 @@ from glassloop.runtime.approvals import ApprovalProblem, check, may_see, status_
 from glassloop.runtime.engine import Engine, InlineEngine
 from glassloop.runtime.watching import Hub
 from glassloop.stores import Store, open_store
-from glassloop.stores.owner import Process, alive
+from glassloop.stores.owner import is_gone
 
 Deps = Callable[[Identity], Any]
 
@@ -396,9 +396,4 @@ class Runtime:
 
 def _is_gone(owner: str | None) -> bool:
     """Whether nobody drives a run: it was never driven, its driver let go, or its process has ended."""
-    if owner is None:
-        return True
-    try:
-        return alive(Process.parse(owner)) is False
-    except ValueError:
-        return False
+    return owner is None or is_gone(owner)

@@ -63,6 +63,14 @@ def alive(process: Process) -> bool | None:
     return started == process.started if started and process.started else None
 
 
+def is_gone(owner: str) -> bool:
+    """Whether the process that `str(Process)` names has ended; False where that cannot be seen from here."""
+    try:
+        return alive(Process.parse(owner)) is False
+    except ValueError:
+        return False
+
+
 @cache
 def _process(pid: int) -> Process:
     return Process(_boot(), _namespace(), pid, _started(pid) or "")
