@@ -171,7 +171,9 @@ def test_modules_form_no_cycle() -> None:
 
 def test_middlewares_do_not_know_each_other() -> None:
     package = "glassloop.middleware."
-    middlewares = {m for m in MODULES if m.startswith(package)} - {package + part for part in ("stack", "call", "outcome")}
+    middlewares = {m for m in MODULES if m.startswith(package)} - {
+        package + part for part in ("stack", "call", "outcome")
+    }
     assert {(m, other) for m in middlewares for other in imports(m, functions=True) & middlewares} == set()
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from glassloop.core.context import Identity, RunContext
-from glassloop.core.errors import ConfigurationError, Fenced
+from glassloop.core.errors import ConfigurationError, Fenced, StoreError
 from glassloop.core.events import (
+    EVENT_TYPES,
     AgentChanged,
     ApprovalDecided,
     ApprovalMode,
@@ -21,10 +23,12 @@ from glassloop.core.events import (
     RunContinued,
     RunFinished,
     RunStarted,
+    Unknown,
 )
 from glassloop.core.messages import Message, UserMessage
 from glassloop.core.result import Decision, RunResult
-from glassloop.journal.projection import summarize
+from glassloop.journal.moves import Finish
+from glassloop.journal.projection import RunFilter, summarize
 from glassloop.journal.recorder import Recorder, Subscriber
 from glassloop.journal.requests import RequestLog, message_digest
 from glassloop.journal.state import State, fold
@@ -39,13 +43,15 @@ from glassloop.models.model import ToolSpec
 from glassloop.models.prices import load_prices
 from glassloop.options import RunOptions
 from glassloop.results import raise_for, result_of
-from glassloop.run import Run
+from glassloop.run import Run, close
 from glassloop.stores import Store
-from glassloop.stores.owner import Process, alive, this_process
+from glassloop.stores.owner import Process, alive, is_gone, this_process
 from glassloop.tools.toolset import ToolIndex, ToolSources
 
 if TYPE_CHECKING:
     from glassloop.agent import Agent
+
+_log = logging.getLogger("glassloop")
 
 
 async def begin(
@@ -58,7 +64,8 @@ async def begin(
     subscribers: Sequence[Subscriber] = (),
 ) -> RunResult:
     """Begin a run and drive it until it rests; raises like `Agent.run`."""
-    async with _session(store, run_id, started.identity, options.get("when_busy", "queue")) as before:
+    busy = options.get("when_busy", "queue")
+    async with _session(store, run_id, started.identity, busy, close_abandoned=True) as before:
         state = State(run_id=run_id, conversation=list(before))
         recorder = Recorder(store.journal, state, epoch=1, history=before, subscribers=subscribers)
         recorder.record(replace(started, history=_not_in(before, started.history)))
@@ -77,14 +84,15 @@ async def go_on(
     letting_go: Callable[[], bool] = lambda: False,
 ) -> RunResult:
     """Take a run over, whatever it was cut off in, and drive it until it rests; raises like `Agent.resume`."""
-    started = (await _read(store, run_id, agent)).started
+    known = await _read(store, run_id, agent)
+    started = known.started
     async with _session(store, run_id, started.identity, options.get("when_busy", "queue")) as session:
         seen = await _read(store, run_id, agent)
         before = session if seen.session_length is None else session[: seen.session_length]
         state = fold(seen.events, before)
         answers = _answers(state, decisions)
-        if state.finished is not None and state.finished.outcome == "completed":
-            return result_of(state)
+        if state.finished is not None and (state.finished.outcome == "completed" or not known.finished):
+            return result_of(state)  # complete, or ended by another while this driver waited for the session
         recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before, subscribers=subscribers)
         written = _written(seen.events, before)
         recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
@@ -111,6 +119,7 @@ class _Seen:
         self.started, self.events = started, events
         claims = (event.data for event in events if isinstance(event.data, DriverClaimed))
         self.session_length = next((claim.session_length for claim in claims), None)
+        self.finished = isinstance(events[-1].data, RunFinished)
 
 
 async def _read(store: Store, run_id: str, agent: Agent) -> _Seen:
@@ -120,10 +129,19 @@ async def _read(store: Store, run_id: str, agent: Agent) -> _Seen:
     started = events[0].data
     if started.agent != agent.name:
         raise ConfigurationError(f"Run {run_id} belongs to the agent {started.agent!r}, not to {agent.name!r}.")
+    _check_readable(run_id, events)
     row = summarize(events)
     if row is not None and row.owner is not None and await _lives_elsewhere(row.owner):
-        raise Fenced(f"Run {run_id} is driven by another process, which is alive ({row.owner}).")
+        raise Fenced(f"Run {run_id} is taken: it is driven by another process, which is alive ({row.owner}).")
     return _Seen(started, events)
+
+
+def _check_readable(run_id: str, events: Sequence[Event]) -> None:
+    """Refuse a run of which this version does not know all that has happened: it would do it again."""
+    for event in events:
+        if isinstance(event.data, Unknown) and event.type in EVENT_TYPES:
+            what = f"event {event.seq}, {event.type}"
+            raise StoreError(f"A newer Glassloop wrote to run {run_id} ({what}): upgrade it here to go on with it.")
 
 
 async def _lives_elsewhere(owner: str) -> bool:
@@ -135,14 +153,69 @@ async def _lives_elsewhere(owner: str) -> bool:
         return False
 
 
+_driven: set[tuple[int, str]] = set()
+"""The runs that are driven now, each with the process: a forked child drives none of its parent's."""
+
+
+@contextmanager
+def _driving(run_id: str) -> Iterator[None]:
+    """Be the one in this process that drives the run; a second one would cut the first off in the middle of a call."""
+    key = os.getpid(), run_id
+    if key in _driven:
+        raise Fenced(f"Run {run_id} is taken: this process is driving it already.")
+    _driven.add(key)
+    try:
+        yield
+    finally:
+        _driven.discard(key)
+
+
 @asynccontextmanager
-async def _session(store: Store, run_id: str, who: Identity, busy: WhenBusy) -> AsyncGenerator[list[Message]]:
-    """Hold the session, if there is one, and read its messages."""
-    if who.session is None:
-        yield []
+async def _session(
+    store: Store, run_id: str, who: Identity, busy: WhenBusy, *, close_abandoned: bool = False
+) -> AsyncGenerator[list[Message]]:
+    """Hold the run, and the session if there is one, and read the session's messages."""
+    with _driving(run_id):
+        if who.session is None:
+            yield []
+            return
+        async with store.sessions.lock(who.session, run_id, busy):
+            if close_abandoned:
+                await _close_abandoned(store, who.session)
+            yield await store.sessions.load(who.session)
+
+
+async def _close_abandoned(store: Store, session: str) -> None:
+    """End the turns of a session whose process has ended in the middle of them, so that the next turn knows of them.
+
+    Calls that have a result keep it; the others get one that says that they were interrupted.
+    """
+    for row in reversed(await store.journal.runs(RunFilter(session=session, finished=False, limit=1_000))):
+        if row.status == "waiting" or row.owner is None or not await asyncio.to_thread(is_gone, row.owner):
+            continue
+        try:
+            await _close(store, row.id, session)
+        except Fenced:
+            pass  # another goes on with it
+        except StoreError as error:
+            _log.warning("Run %s was cut off and stays as it is: %s", row.id, error)
+
+
+async def _close(store: Store, run_id: str, session: str) -> None:
+    events = await store.journal.read(run_id)
+    started = events[0].data
+    if not isinstance(started, RunStarted) or started.kind == "call":  # a call that a human has approved is still due
         return
-    async with store.sessions.lock(who.session, run_id, busy):
-        yield await store.sessions.load(who.session)
+    _check_readable(run_id, events)
+    messages = await store.sessions.load(session)
+    before = messages[: _Seen(started, events).session_length]
+    state = fold(events, before)
+    recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before)
+    recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
+    await close(
+        recorder, Finish("cancelled", message="The run was interrupted: its process ended in the middle of it.")
+    )
+    await _hand_over(store, recorder.state, _written(events, before))
 
 
 async def _drive(
@@ -246,13 +319,18 @@ def _not_in(session: Sequence[Message], history: Sequence[Message]) -> tuple[Mes
 
 
 def _answers(state: State, decisions: Mapping[str, Decision | bool]) -> list[ApprovalDecided]:
-    """What humans decided, as events.
+    """What humans decided, as events, without what an attempt before this one has recorded.
 
     Raises:
         ConfigurationError: an approval that the run does not wait for.
     """
     waiting = {asked.approval_id for asked in state.asked.values()} - state.decided.keys()
-    for approval_id in decisions:
+    answers: list[ApprovalDecided] = []
+    for approval_id, decision in decisions.items():
+        answer, recorded = decided(approval_id, decision), state.decided.get(approval_id)
+        if recorded is not None and (recorded.decision, recorded.arguments) == (answer.decision, answer.arguments):
+            continue
         if approval_id not in waiting:
             raise ConfigurationError(f"Run {state.run_id} has no approval {approval_id!r} that waits for a decision.")
-    return [decided(approval_id, decision) for approval_id, decision in decisions.items()]
+        answers.append(answer)
+    return answers

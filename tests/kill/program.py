@@ -81,8 +81,11 @@ class Program:
         watch_sqlite(str(self.world.database), self.points, self.wishes.max_pages)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.leaving.set)
         if os.environ.get("DEBUG"):
+
             def dump():
-                for t in asyncio.all_tasks(): t.print_stack(file=sys.stderr)
+                for t in asyncio.all_tasks():
+                    t.print_stack(file=sys.stderr)
+
             asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, dump)
         async with Runtime(self.agent, store=self.world.url) as runtime:
             print("ready", flush=True)

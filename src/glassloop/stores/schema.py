@@ -69,9 +69,6 @@ _VERSION_1 = (
     ) STRICT, WITHOUT ROWID
     """,
     "CREATE INDEX glassloop_approvals_open ON glassloop_approvals (asked_at) WHERE decision IS NULL",
-    """
-    CREATE TABLE glassloop_workers (process TEXT PRIMARY KEY, beat INTEGER NOT NULL) STRICT, WITHOUT ROWID
-    """,
     "CREATE TABLE glassloop_blobs (digest TEXT PRIMARY KEY, data BLOB NOT NULL) STRICT",
     """
     CREATE TABLE glassloop_run_blobs (
