@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -158,7 +158,7 @@ _driven: set[tuple[int, str]] = set()
 
 
 @contextmanager
-def _driving(run_id: str) -> Iterator[None]:
+def _driving(run_id: str) -> Generator[None]:
     """Be the one in this process that drives the run; a second one would cut the first off in the middle of a call."""
     key = os.getpid(), run_id
     if key in _driven:
@@ -212,9 +212,7 @@ async def _close(store: Store, run_id: str, session: str) -> None:
     state = fold(events, before)
     recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before)
     recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
-    await close(
-        recorder, Finish("cancelled", message="The run was interrupted: its process ended in the middle of it.")
-    )
+    await close(recorder, Finish("cancelled", message="Interrupted: the process that drove the run has ended."))
     await _hand_over(store, recorder.state, _written(events, before))
 
 

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from glassloop.core.errors import FatalToolError, ModelError
+from glassloop.core.errors import FatalToolError, ModelError, StoreError
 from glassloop.core.events import AttemptFailed, DriverRested, ModelReplied, Nudged, ToolStarted
 from glassloop.core.messages import ToolCall
 from glassloop.journal.budget import Terms
@@ -47,6 +47,12 @@ async def drive(run: Run) -> None:
         await run.finish(Finish("limited", limit="seconds", message=text))
     except asyncio.CancelledError:
         await run.interrupted()
+        raise
+    except StoreError:
+        raise
+    except Exception as error:
+        text = f"An unexpected {type(error).__name__} ended the run."
+        await run.finish(Finish("failed", message=text, error_kind="unexpected"))
         raise
 
 

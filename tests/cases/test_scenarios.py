@@ -21,8 +21,9 @@ from typing import Any
 
 import pytest
 from judge.replies import Item, text_answer
-from judge.server import Run, Server
+from judge.server import Server
 from judge.shape import mapping, sequence
+from scenario import add, chat, conversation_of, results_in
 
 from glassloop import Agent, FatalToolError, Media, RunContext, Tool, ToolDefinitionError, tool
 from glassloop.core.events import ToolFinished
@@ -30,29 +31,8 @@ from glassloop.core.messages import Message, Reply, Thinking, ToolResult, UserMe
 from glassloop.core.result import Decision, RunResult
 from glassloop.core.usage import Usage
 from glassloop.models.anthropic import Anthropic
-from glassloop.models.openai_chat import OpenAIChat
 from glassloop.stores import open_store
-from glassloop.testing import Answer, Conversation, ModelServer, Received, ask, call, say
-
-
-def chat(server: ModelServer | Run) -> OpenAIChat:
-    return OpenAIChat("scripted", base_url=server.url, api_key="sk-fake")
-
-
-def conversation_of(received: Received) -> Conversation:
-    assert received.conversation is not None, received.violations
-    return received.conversation
-
-
-def results_in(received: Received) -> dict[str, list[str]]:
-    """The texts of all tool results in a request, by tool."""
-    messages = conversation_of(received).messages
-    tools = {call.id: call.name for reply in messages if isinstance(reply, Reply) for call in reply.calls}
-    found: dict[str, list[str]] = {}
-    for message in messages:
-        if isinstance(message, ToolResult):
-            found.setdefault(tools[message.call_id], []).append(message.content)
-    return found
+from glassloop.testing import Answer, Conversation, ModelServer, ask, call, say
 
 
 async def cancelled(run: asyncio.Task[RunResult]) -> RunResult:
@@ -64,11 +44,6 @@ async def cancelled(run: asyncio.Task[RunResult]) -> RunResult:
     assert isinstance(result, RunResult)
     assert result.outcome == "cancelled"
     return result
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 # C: history

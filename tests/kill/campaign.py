@@ -22,7 +22,6 @@ from world import World
 
 READY_S = 60.0
 FINISH_S = 120.0
-_RARE = {"start": 6, "ask": 12, "enter": 8, "effect": 8, "leave": 12, "booked": 6, "commit": 15, "decide": 4}
 _PATIENCE_S = 1.5  # for a point that the program may never reach
 
 
@@ -49,10 +48,10 @@ def choose_end(chance: random.Random, startup: float) -> End:
         return End("starting", startup * chance.uniform(0.5, 1.0))
     if draw < 0.08:
         return End("leaving", chance.uniform(0.0, 0.4))
-    if draw < 0.50:
+    if draw < 0.40:
         return End("running", chance.uniform(0.0, 0.5))
-    point = chance.choice(POINTS)
-    count = chance.randint(1, _RARE.get(point, 2))
+    point = chance.choice([*POINTS, "statement", "statement", "statement"])
+    count = chance.randint(1, POINTS[point])
     delay = chance.choice((0, 0, chance.randint(1, 3_000)))
     if point in ("leave", "commit"):
         delay = chance.randint(1, 2_000)

@@ -15,10 +15,25 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-POINTS = ("start", "ask", "enter", "effect", "leave", "booked", "commit", "decide", "decided", "reconcile")
-"""start: a run was started. ask: the model is asked. enter: a tool's function begins, and effect: has had its effect.
-leave: it returns. booked: inside the shared transaction. commit: SQLite begins a COMMIT. decide, decided: around an
-operator's decision. reconcile: the world is asked whether a call has happened."""
+POINTS = {
+    "start": 6,
+    "ask": 12,
+    "enter": 8,
+    "effect": 8,
+    "leave": 12,
+    "booked": 4,
+    "statement": 400,
+    "commit": 15,
+    "decide": 3,
+    "decided": 2,
+    "reconcile": 2,
+}
+"""The points, with how often a life reaches each as a rule.
+
+start: a run was started. ask: the model is asked. enter: a tool's function begins, and effect: has had its effect.
+leave: it returns. booked: inside the shared transaction. statement: SQLite begins any statement on the store, and commit:
+a COMMIT. decide, decided: around an operator's decision. reconcile: the world is asked whether a call has happened.
+"""
 
 
 class Points:
@@ -38,9 +53,15 @@ class Points:
             threading.Thread(target=self._wait_and_die, daemon=True).start()
 
     @property
-    def commits(self) -> bool:
-        """Whether commits have to be watched."""
-        return self._point == "commit"
+    def in_sqlite(self) -> bool:
+        """Whether SQLite's statements have to be watched."""
+        return self._point in ("statement", "commit")
+
+    def statement(self, text: str) -> None:
+        """SQLite begins a statement."""
+        self.reach("statement")
+        if text == "COMMIT":
+            self.reach("commit")
 
     def reach(self, point: str) -> None:
         """The program is at a point."""
@@ -59,7 +80,7 @@ class Points:
 
 
 def watch_sqlite(path: str, points: Points, max_pages: int | None) -> None:
-    """Let connections to the file at `path` tell of their commits, and hold no more than `max_pages` pages.
+    """Let connections to the file at `path` tell of their statements, and hold no more than `max_pages` pages.
 
     The page limit makes the disk full as SQLite sees it (SQLITE_FULL), on any system and without privileges.
     """
@@ -70,8 +91,8 @@ def watch_sqlite(path: str, points: Points, max_pages: int | None) -> None:
         if str(database) == path:
             if max_pages is not None:
                 connection.execute(f"PRAGMA max_page_count = {max_pages}")
-            if points.commits:
-                connection.set_trace_callback(lambda text: points.reach("commit") if text == "COMMIT" else None)
+            if points.in_sqlite:
+                connection.set_trace_callback(points.statement)
         return connection
 
     sqlite3.connect = connect

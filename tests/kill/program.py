@@ -80,13 +80,6 @@ class Program:
         """Do what is left to do."""
         watch_sqlite(str(self.world.database), self.points, self.wishes.max_pages)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.leaving.set)
-        if os.environ.get("DEBUG"):
-
-            def dump():
-                for t in asyncio.all_tasks():
-                    t.print_stack(file=sys.stderr)
-
-            asyncio.get_running_loop().add_signal_handler(signal.SIGUSR1, dump)
         async with Runtime(self.agent, store=self.world.url) as runtime:
             print("ready", flush=True)
             work = asyncio.create_task(self._work(runtime))

@@ -205,7 +205,8 @@ class MemoryJournal:
         wanted = filter or RunFilter()
         is_open = wanted.finished is False or wanted.status in OPEN_STATUSES
         with self._lock:
-            logs = [log.events for log in self._logs.values() if not (is_open and log.finished)]
+            ids = self._logs.keys() - self._finished.keys() if is_open else self._logs.keys()
+            logs = [self._logs[run_id].events for run_id in ids]
         rows = [row for row in map(summarize, logs) if row is not None and wanted.matches(row)]
         return sorted(rows, key=lambda row: row.id, reverse=True)[: wanted.limit]
 

@@ -14,7 +14,7 @@ from typing import Any
 from glassloop.agent import Agent
 from glassloop.core.context import Identity
 from glassloop.core.encoding import dumps
-from glassloop.core.errors import ConfigurationError, Conflict, Fenced, RunError, ToolError
+from glassloop.core.errors import ConfigurationError, Conflict, Fenced, RunError, StoreError, ToolError
 from glassloop.core.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -86,12 +86,14 @@ class Runtime:
         self.agents: Mapping[str, Agent] = {agent.name: agent for agent in given}
         if len(self.agents) != len(given):
             raise ConfigurationError("Two agents have the same name; give each its own: Agent(..., name=...).")
+        self._owns_store = not isinstance(store, Store)
         given_store = store or os.environ.get("STORE") or DEFAULT_STORE
         self.store = given_store if isinstance(given_store, Store) else open_store(given_store)
         self._deps = deps
         self._engine = engine or InlineEngine()
         self._hub = Hub(self._left)
         self._attached: set[str] = set()
+        self._stranded: set[str] = set()
         self._looking: asyncio.Task[None] | None = None
         self._stopping = False
         self.leave_seconds = LEAVE_SECONDS
@@ -114,6 +116,8 @@ class Runtime:
             await asyncio.wait([self._looking])
         self._stopping = True
         await self._engine.stop(self.stop_seconds)
+        if self._owns_store:
+            await self.store.close()
 
     # Runs
 
@@ -136,7 +140,7 @@ class Runtime:
             identity: on whose behalf.
             limits: instead of the agent's.
             approvals: how calls that need a human are held, `park` or `defer`; default what the agent's layer says.
-            attached: cancel the run when nobody has watched it for two seconds.
+            attached: cancel the run once nobody has watched it for two seconds.
             history: messages that come before.
 
         Raises:
@@ -148,6 +152,7 @@ class Runtime:
         await self._append(run_id, started, after=0)
         if attached:
             self._attached.add(run_id)
+            self._left(run_id)
         self._engine.submit(run_id)
         return run_id
 
@@ -336,6 +341,9 @@ class Runtime:
             )
         except Fenced as error:
             _log.info("Run %s is another driver's: %s", run_id, error)
+        except StoreError as error:
+            self._stranded.add(run_id)
+            _log.warning("Run %s stopped, and goes on once the store works again: %s", run_id, error)
         except RunError as error:
             _log.info("Run %s ended: %s", run_id, error)
 
@@ -352,7 +360,9 @@ class Runtime:
                 _log.exception("The store could not be looked through; trying again.")
 
     async def _look(self) -> None:
-        """Take over runs whose driver is gone, and cancel those that are to be."""
+        """Take over runs whose driver is gone, go on with those that the store failed, cancel those that are to be."""
+        while self._stranded:
+            self._engine.submit(self._stranded.pop())
         here = self._engine.driving()
         for agent in self.agents:
             for row in await self._open_runs(agent):

@@ -241,12 +241,14 @@ def _read_blob(digest: str, cursor: sqlite3.Cursor) -> bytes:
 
 def _list_runs(wanted: RunFilter, cursor: sqlite3.Cursor) -> list[RunRow]:
     conditions, values = ["agent IS NOT NULL"], list[object]()
+    is_open = wanted.status in OPEN_STATUSES or wanted.finished is False
+    plus = "+" if is_open else ""  # open runs are few, those of a session or user many: keeps SQLite off their indexes
     for column in ("agent", "session", "user", "tenant", "status"):
         value = getattr(wanted, column)
         if value is not None:
-            conditions.append(f"{column} = ?")
+            conditions.append(f"{plus}{column} = ?")
             values.append(storable(value))
-    if wanted.status in OPEN_STATUSES or wanted.finished is False:
+    if is_open:
         conditions.append(_OPEN)
     if wanted.finished:
         conditions.append(f"NOT ({_OPEN})")
