@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta, timezone
 from importlib import import_module
@@ -21,7 +22,7 @@ from glassloop import Agent, Identity, Tool, tool
 from glassloop.core.encoding import dumps
 from glassloop.core.errors import GlassloopError
 from glassloop.core.events import ToolStarted
-from glassloop.core.messages import ToolCall, ToolResult
+from glassloop.core.messages import ToolCall, ToolResult, UserMessage
 from glassloop.middleware.approval import Approval
 from glassloop.models.model import ModelRequest
 from glassloop.models.openai_chat import OpenAIChat
@@ -121,13 +122,14 @@ def asks(*steps: ToolCall | list[ToolCall]) -> ScriptedModel:
     """A model that makes these calls, step by step, and then says what came of the last: it can be asked anywhere."""
 
     def answer(request: ModelRequest) -> Any:
-        results = [message for message in request.messages if isinstance(message, ToolResult)]
+        turn = max(n for n, message in enumerate(request.messages) if isinstance(message, UserMessage))
+        results = [message for message in request.messages[turn:] if isinstance(message, ToolResult)]
         done = 0
         for step in steps:
             if done == len(results):
                 return step
             done += len(step) if isinstance(step, list) else 1
-        return f"done: {results[-1].content}"
+        return f"done: {results[-1].content}" if results else "nothing to do"
 
     return ScriptedModel(answer)
 
@@ -240,9 +242,9 @@ async def save(url: str, dies_at: str) -> None:
 
 
 async def five(store: str | Store, trace: Path) -> str:
-    """A turn of five messages in the session `s`: two calls, one after the other."""
-    steps = call("add", a=1, b=2), call("add", a=3, b=4)
-    return (await desk_agent(Desk(Trace(trace)), *steps).run("go", session="s", store=store)).run_id
+    """A turn of five messages in the session `s`: two calls at once."""
+    step = [call("add", a=1, b=2), call("add", a=3, b=4)]
+    return (await desk_agent(Desk(Trace(trace)), step).run("go", session="s", store=store)).run_id
 
 
 async def keep(url: str, folder: str) -> None:
@@ -282,7 +284,13 @@ async def book(url: str) -> None:
         _say(told | {"zone": datetime.now().astimezone().utcoffset()})
 
 
-# The other process, as a test sees it.
+# The file and the other process, as a test sees them.
+
+
+def tamper(url: str, statement: str, *values: object) -> None:
+    """Change a store's file behind its back."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file, file:
+        assert file.execute(statement, values).rowcount > 0
 
 
 class Process:

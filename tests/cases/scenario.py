@@ -8,7 +8,7 @@ from typing import Any
 from fastapi import FastAPI
 from judge.server import Run
 
-from glassloop.core.messages import Reply, ToolResult
+from glassloop.core.messages import Message, Reply, ToolResult, UserMessage
 from glassloop.models.openai_chat import OpenAIChat
 from glassloop.testing import Conversation, ModelServer, Received
 
@@ -51,6 +51,19 @@ async def answer_of(app: FastAPI, method: str, path: str, body: Any = None, *, u
     place = {"scheme": "http", "http_version": "1.1", "server": ("localhost", 80), "client": ("127.0.0.1", 1)}
     await app({"type": "http", "asgi": {"version": "3.0"}, "headers": headers, **where, **place}, receive, send)
     return sent[0]["status"], json.loads(b"".join(message.get("body", b"") for message in sent))
+
+
+def summary_of(message: Message) -> str:
+    """A message in a word: what is called, or the text."""
+    match message:
+        case Reply():
+            return ",".join(one.name for one in message.calls) or message.text
+        case ToolResult():
+            return message.content
+        case UserMessage():
+            return message.text
+        case _:
+            return ""
 
 
 def add(a: int, b: int) -> int:

@@ -1,49 +1,37 @@
-"""Public failures of agent loops that need a store: runs that are parked, killed, recovered and read years later.
+"""Public failures of agent loops in runs that are parked, killed and resumed, perhaps by another process.
 
-Their steps stand in cases.jsonl under the same id; the other processes are in durable.py.
+Their steps stand in cases.jsonl under the same id; the other processes are in durable.py. What is stored and how: see
+test_scenarios_stored.py.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import re
-import socket
-import sqlite3
-import sys
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from contextlib import closing
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from durable import ANN, HELD, SAM, Desk, Start, Trace, asks, desk_agent, five, what_waits
-from scenario import answer_of, chat, conversation_of, results_in
+from durable import ANN, HELD, SAM, Desk, Start, Trace, asks, desk_agent, tamper, what_waits
+from scenario import answer_of, chat, conversation_of, results_in, summary_of
 
 from glassloop import Agent, FatalToolError, Identity, ModelError, RunContext, Tool, tool
 from glassloop.core.encoding import dumps
-from glassloop.core.errors import ConfigurationError, Fenced, StoreError
-from glassloop.core.events import EVENT_TYPES, ToolFinished, Unknown
-from glassloop.core.messages import Message, Reply, ToolResult, UserMessage
+from glassloop.core.errors import ConfigurationError, StoreError
+from glassloop.core.events import ToolFinished
+from glassloop.core.messages import Reply, UserMessage
 from glassloop.core.result import Decision, PendingApproval, RunResult
-from glassloop.journal.state import fold
 from glassloop.middleware.call import Call, Next
 from glassloop.middleware.hooks import ToolHooks
 from glassloop.runtime import ApprovalProblem, ApprovalRow, Runtime
 from glassloop.server import create_app, make_auth
-from glassloop.stores import Store, open_store
+from glassloop.stores import open_store
 from glassloop.testing import Conversation, ModelServer, ScriptedModel, call
 
 DELETE = call("delete_row", row_id=1)
-
-
-def tamper(url: str, statement: str, *values: object) -> None:
-    """Change the file behind the store's back."""
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as connection, connection:
-        assert connection.execute(statement, values).rowcount > 0
 
 
 async def approve(agent: Agent, paused: RunResult, **options: Any) -> RunResult:
@@ -122,23 +110,11 @@ async def test_C19_a_parked_run_is_in_its_session_once_and_in_order(meanwhile: b
     assert trace.lines() == ["look_up A-1", "delete_row 1"]
     assert server.violations == []
     for messages in (conversation_of(server.requests[-1]).messages, stored):
-        kinds = [one for one in map(kind_of, messages) if one]
+        kinds = [one for one in map(summary_of, messages) if one]
         ours = [kind for kind in kinds if kind not in ("wait", "you said wait", "thanks", "you said thanks")]
         results = ["order A-1 is late", "deleted 1"]
         assert ours == ["delete", "look_up", results[0], "delete_row", results[1], "deleted"]
         assert len(kinds) == len(set(kinds))
-
-
-def kind_of(message: Message) -> str:
-    match message:
-        case Reply():
-            return ",".join(one.name for one in message.calls) or message.text
-        case ToolResult():
-            return message.content
-        case UserMessage():
-            return message.text
-        case _:
-            return ""
 
 
 # E: approvals
@@ -424,30 +400,3 @@ async def test_E22_what_tools_are_given_has_no_say_in_decisions(by: str, deps: A
                 result = await runtime.wait(paused.run_id)
     assert (result.outcome, result.pending) == ("completed", ())
     assert seen == [deps]
-
-
-# F: persistence
-
-
-STORED = [json.loads(line) for line in Path(__file__).with_name("stored-1.jsonl").read_text().splitlines()]
-"""Rows as version 1 wrote them, with fields left out that came later, and others that no version knows."""
-
-
-def restore(url: str) -> None:
-    """Put the stored rows into a file that has the tables already."""
-    path, runs = url.removeprefix("sqlite:///"), ("run_parked", "run_every")
-    with closing(sqlite3.connect(path)) as connection, connection:
-        for row in STORED:
-            data = dumps(row.get("data") or row["message"])
-            stored = zlib.compress(data) if row.get("deflated") else data.decode()
-            if "message" in row:
-                insert = "INSERT INTO glassloop_messages (session, run_id, v, message) VALUES ('s', 'run_old', 1, ?)"
-                connection.execute(insert, (stored,))
-            else:
-                insert = "INSERT INTO glassloop_events (run_id, seq, type, v, at, step, epoch, data) VALUES (?,?,?,?,?,?,1,?)"
-                head = (row[name] for name in ("run_id", "seq", "type", "v", "at", "step"))
-                connection.execute(insert, (*head, stored))
-        for run_id in runs:
-            status = "waiting" if run_id == "run_parked" else "failed"
-            insert = "INSERT INTO glassloop_runs (id, seq, epoch, agent, session, status, input, started_at, updated_at, steps, tokens, pending) VALUES (?,?,1,'desk','s',?,'go',1,1,2,0,1)"
-            connection.execute(insert, (run_id, sum(row.get("run_id") == run_id for row in STORED), status))

@@ -147,6 +147,7 @@ class Round:
     def _is_ready(self, life: Life) -> bool:
         if life.hear("ready", READY_S):
             return True
+        life.wait(5)
         if not life.killed:
             self.faults.append(f"the program did not start:\n{life.complaints()}")
         return False
@@ -175,7 +176,8 @@ class Round:
             self.ways[way] += 1
             self._killed(way)
             return False
-        if code != 0:
+        ended = "finished" in life.words or "left" in life.words
+        if code != 0 and not (ended and code == -signal.SIGTERM):  # which came when it was ending by itself
             self.faults.append(f"the program ended with exit code {code}:\n{life.complaints()}")
         self.ways["left" if "left" in life.words else "finished"] += 1
         return "finished" in life.words

@@ -31,8 +31,8 @@ POINTS = {
 """The points, with how often a life reaches each as a rule.
 
 start: a run was started. ask: the model is asked. enter: a tool's function begins, and effect: has had its effect.
-leave: it returns. booked: inside the shared transaction. statement: SQLite begins any statement on the store, and commit:
-a COMMIT. decide, decided: around an operator's decision. reconcile: the world is asked whether a call has happened.
+leave: it returns. booked: inside the shared transaction. statement: SQLite begins any statement on the store, and
+commit: a COMMIT. decide, decided: around an operator's decision. reconcile: the world is asked about a call.
 """
 
 

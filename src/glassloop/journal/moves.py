@@ -128,7 +128,7 @@ def _run_or_wait(state: State) -> Move:
 def is_held(state: State, call: ToolCall) -> bool:
     """Whether the call waits for a decision that has not come."""
     asked = state.asked.get(call.id)
-    return asked is not None and asked.approval_id not in state.decided
+    return asked is not None and asked.mode != "defer" and asked.approval_id not in state.decided
 
 
 def _after_lone_call(state: State) -> Finish:

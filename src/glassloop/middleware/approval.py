@@ -85,6 +85,10 @@ class Approval:
         state = call.recorder.state
         asked = state.asked.get(call.call.id)
         decision = state.decided.get(asked.approval_id) if asked else None
+        if asked is not None and asked.mode == "defer" and _is_bound(call, asked):
+            raise _deferred(
+                call, asked
+            )  # cut off before the model was told; decided or not, it runs as a run of its own
         if asked is not None and decision is not None and _is_bound(call, asked):
             return await self._follow(call, asked, decision, next)
         need = self.when(call.found, call.arguments or {}) or call.found.name in self.also
@@ -106,11 +110,7 @@ class Approval:
             return await self._follow(call, asked, decision, next)
         if mode == "park":
             return Pending(asked.approval_id)
-        raise CallStopped(
-            f"Held for approval, confirmation id {asked.approval_id}: {call.found.name} has not been run. It runs by "
-            "itself once a human confirms it. Do not call it again; tell the user that it waits for confirmation.",
-            "held",
-        )
+        raise _deferred(call, asked)
 
     async def _follow(self, call: Call, asked: ApprovalAsked, decision: ApprovalDecided, next: Next) -> Any:
         reason = f" Reason: {decision.reason}" if decision.reason else ""
@@ -152,6 +152,14 @@ def _take(call: Call, arguments: str | dict[str, Any] | None) -> None:
     """Let these arguments run, whatever other layers have made of them."""
     checked = call.found.validate(arguments)
     call.kwargs, call.arguments = checked.kwargs, checked.arguments
+
+
+def _deferred(call: Call, asked: ApprovalAsked) -> CallStopped:
+    return CallStopped(
+        f"Held for approval, confirmation id {asked.approval_id}: {call.found.name} has not been run. It runs by "
+        "itself once a human confirms it. Do not call it again; tell the user that it waits for confirmation.",
+        "held",
+    )
 
 
 def decided(approval_id: str, answer: Decision | bool) -> ApprovalDecided:
