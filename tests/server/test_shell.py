@@ -39,7 +39,8 @@ async def test_what_is_not_json_is_a_problem(site: Any, body: bytes) -> None:
 
 async def test_another_content_type_is_not_taken_for_json(site: Any) -> None:
     answer = await site.alice.post("/v1/runs", data=b'{"input": "x"}', headers={"Content-Type": "text/plain"})
-    assert answer.status == 422
+    assert answer.status == 415
+    assert "Content-Type: application/json" in answer.problem["detail"]
 
 
 @pytest.mark.parametrize("chunked", [False, True])

@@ -103,6 +103,9 @@ def install(app: FastAPI) -> None:
 
 async def _answer(request: Request, error: Exception) -> Response:
     problem = as_problem(error)
+    kind = request.headers.get("content-type", "")
+    if problem.status_code == 422 and request.method == "POST" and "json" not in kind:
+        problem = Refused(415, "not_json", "The body must be JSON: send the header Content-Type: application/json.")
     if problem.status_code >= 500:
         log.error("%s: %s", request.state.request_id, error)
     return problem_response(problem, request.state.request_id)
