@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from glassloop.core.context import Identity, RunContext
@@ -27,6 +28,7 @@ from glassloop.core.events import (
 )
 from glassloop.core.messages import Message, UserMessage
 from glassloop.core.result import Decision, RunResult
+from glassloop.journal.journal import Turn
 from glassloop.journal.moves import Finish
 from glassloop.journal.projection import RunFilter, summarize
 from glassloop.journal.recorder import Recorder, Subscriber
@@ -212,8 +214,9 @@ async def _close(store: Store, run_id: str, session: str) -> None:
     state = fold(events, before)
     recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before)
     recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
+    recorder.turn = partial(_turn, written=_written(events, before))
     await close(recorder, Finish("cancelled", message="Interrupted: the process that drove the run has ended."))
-    await _hand_over(store, recorder.state, _written(events, before))
+    await _hand_over(store, recorder)
 
 
 async def _drive(
@@ -228,6 +231,7 @@ async def _drive(
     """Drive to rest, then hand the run's messages to its session; `written` of the conversation are there."""
     run = await _assemble(agent, store, recorder, started, options)
     run.letting_go = letting_go
+    recorder.turn = partial(_turn, written=written)
     try:
         await drive(run)
     except asyncio.CancelledError as error:
@@ -235,21 +239,29 @@ async def _drive(
         raise
     finally:
         if recorder.clean:
-            await _hand_over(store, recorder.state, written)
+            await _hand_over(store, recorder)
     return raise_for(result_of(recorder.state, recorder.values), run.error, recorder.state.limits.on_limit)
 
 
-async def _hand_over(store: Store, state: State, written: int | None) -> None:
-    if state.identity.session is None or state.finished is None:
+def _turn(state: State, written: int | None) -> Turn | None:
+    """What a finished run adds to its session, if it has one; `written` of its conversation are there."""
+    session = state.identity.session
+    if session is None or state.finished is None:
         return None
     if state.kind == "call":
         name, output = state.replies[0].calls[0].name, state.finished.output
         said = f"[A human decided on the held call of {name}. {output}]"
-        return await store.sessions.append(state.identity.session, state.run_id, [UserMessage(said, origin="note")])
+        return Turn(session, state.run_id, [UserMessage(said, origin="note")])
     first = state.history_length if written is None else written
     key = state.run_id if written is None else f"{state.run_id}.{state.epoch}"
-    await store.sessions.append(state.identity.session, key, state.conversation[first:])
-    return None
+    return Turn(session, key, state.conversation[first:])
+
+
+async def _hand_over(store: Store, recorder: Recorder) -> None:
+    """Let the run's turn join its session, where that has not happened together with the run's end."""
+    turn = recorder.turn(recorder.state)
+    if turn is not None:
+        await store.sessions.append(*turn)
 
 
 async def _assemble(agent: Agent, store: Store, recorder: Recorder, started: RunStarted, options: RunOptions) -> Run:

@@ -23,6 +23,7 @@ from glassloop.core.encoding import dumps
 from glassloop.core.errors import GlassloopError
 from glassloop.core.events import ToolStarted
 from glassloop.core.messages import ToolCall, ToolResult, UserMessage
+from glassloop.core.result import Decision
 from glassloop.middleware.approval import Approval
 from glassloop.models.model import ModelRequest
 from glassloop.models.openai_chat import OpenAIChat
@@ -66,7 +67,7 @@ class Desk:
     Args:
         trace: where effects go.
         patience: seconds that `slow` and sending take.
-        deadly: whether a note that has been sent kills the process.
+        deadly: whether a deletion, or a note that has been sent, kills the process.
     """
 
     def __init__(self, trace: Trace, *, patience: float = 0.0, deadly: bool = False) -> None:
@@ -82,6 +83,8 @@ class Desk:
     def delete_row(self, row_id: int) -> str:
         """Delete a row."""
         self.trace.write(f"delete_row {row_id}")
+        if self.deadly:
+            die()
         return f"deleted {row_id}"
 
     @tool(effect="write", approval=_who)
@@ -191,6 +194,14 @@ async def send(url: str, trace: str) -> None:
     await agent.run("go", store=url, user="ann")
 
 
+async def edit(url: str, trace: str) -> None:
+    """Delete another row than the model wanted, as a human decides, and die before anybody knows."""
+    agent = desk_agent(Desk(Trace(Path(trace)), deadly=True), call("delete_row", row_id=1))
+    paused = await agent.run("go", store=url)
+    other = Decision("edit", arguments={"row_id": 5})
+    await agent.resume(paused.run_id, decisions={paused.pending[0].approval_id: other}, store=url)
+
+
 async def ask(url: str, trace: str) -> None:
     """Die once it is known which note to send, and before it is sent."""
     agent = desk_agent(Desk(Trace(Path(trace))), call("send_note", to="bob"), middleware=[Deadly()])
@@ -285,6 +296,12 @@ async def book(url: str) -> None:
 
 
 # The file and the other process, as a test sees them.
+
+
+def rows(url: str, query: str) -> list[tuple[Any, ...]]:
+    """What lies in a store's file."""
+    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
+        return file.execute(query).fetchall()
 
 
 def tamper(url: str, statement: str, *values: object) -> None:

@@ -9,13 +9,15 @@ from __future__ import annotations
 import asyncio
 import re
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
-from durable import ANN, HELD, SAM, Desk, Start, Trace, asks, desk_agent, tamper, what_waits
+from durable import ANN, HELD, SAM, Desk, Start, Trace, asks, desk_agent, rows, tamper, what_waits
 from scenario import answer_of, chat, conversation_of, results_in, summary_of
 
 from glassloop import Agent, FatalToolError, Identity, ModelError, RunContext, Tool, tool
@@ -89,6 +91,28 @@ async def test_C04_a_runtime_ends_the_turn_that_was_killed_before_the_next_begin
     assert server.violations == []
 
 
+def queued(url: str, number: int) -> None:
+    """Wait until so many runs wait for a session, or have it."""
+    while len(rows(url, "SELECT * FROM glassloop_session_locks")) < number:
+        time.sleep(0.01)
+
+
+async def test_C04_a_turn_that_was_ended_is_not_taken_up_again(start: Start, url: str, trace: Trace) -> None:
+    async with ModelServer(two_turns) as server, open_store(url) as store, AsyncExitStack() as stack:
+        await killed_in_turn_one(start, url, trace, server)
+        agent = Agent(chat(server), Desk(trace).tools, name="desk")
+        [cut_off] = await store.journal.runs()
+        async with store.sessions.lock("s", "another run"):
+            next_turn = asyncio.create_task(agent.run("hello", session="s", store=store))
+            await asyncio.to_thread(queued, url, 2)
+            runtime = await stack.enter_async_context(Runtime(agent, store=url))
+            await asyncio.to_thread(queued, url, 3)
+        assert (await next_turn).output == "hello to you"
+        assert (await runtime.wait(cut_off.id)).outcome == "cancelled"
+    assert sorted(trace.lines()) == ["add", "slow"]
+    assert len(server.requests) == 2
+
+
 @pytest.mark.parametrize("meanwhile", [False, True])
 async def test_C19_a_parked_run_is_in_its_session_once_and_in_order(meanwhile: bool, url: str, trace: Trace) -> None:
     def answer(asked: Conversation) -> Any:
@@ -128,15 +152,15 @@ async def test_E17_what_waits_outlives_the_process_that_asked(start: Start, url:
     async with Runtime(agent, store=url) as runtime:
         waits = await what_waits(runtime, run_id)
         assert dumps(waits) == dumps(told)
-        result, rows = await runtime.result(run_id), await runtime.approvals()
+        result, inbox = await runtime.result(run_id), await runtime.approvals()
         assert result is not None
         assert [PendingApproval(**one) for one in told["held"]] == list(result.pending)
-        assert [ApprovalRow(**one) for one in told["rows"]] == rows
-        assert {(row.tool, row.role, row.expires_at is None) for row in rows} == {
+        assert [ApprovalRow(**one) for one in told["rows"]] == inbox
+        assert {(row.tool, row.role, row.expires_at is None) for row in inbox} == {
             ("delete_row", None, False),
             ("refund", "supervisor", False),
         }
-        for row in rows:
+        for row in inbox:
             await runtime.decide(row.approval_id, Decision(), by=SAM if row.role else ANN)
         result = await runtime.wait(run_id)
     assert (result.outcome, result.output) == ("completed", "done: refunded 900.0")
@@ -247,7 +271,8 @@ def registered(trace: Trace, source: str) -> Tool:
     """`delete_row` of a module that is the same in every version of the program."""
     names: dict[str, Any] = {"trace": trace, "__name__": "app"}
     exec(source.replace("...", "\n    'Delete.'\n    trace.write(str(locals()))\n    return 'deleted'"), names)
-    return tool(names["delete_row"], effect="write", approval=True)
+    function: Callable[..., Any] = names["delete_row"]
+    return tool(function, effect="write", approval=True)
 
 
 VERSIONS = {
@@ -328,6 +353,20 @@ async def test_E19_a_layer_that_changes_arguments_changes_what_is_asked(url: str
         changed = desk_agent(Desk(trace), DELETE, middleware=[cast("Any", sly)])
         await approve(changed, await changed.run("go", store=store), store=store)
     assert trace.lines() == ["delete_row 2", "delete_row 1"]  # what a human has seen, and nothing else
+
+
+async def test_E19_a_call_that_a_human_changed_stays_so_when_the_process_dies(
+    start: Start, url: str, trace: Trace
+) -> None:
+    await start("edit", url, trace.path).died()
+    assert trace.lines() == ["delete_row 5"]
+    agent = desk_agent(Desk(trace), DELETE)
+    async with open_store(url) as store:
+        [row] = await store.journal.runs()
+        paused = await agent.resume(row.id, store=store)
+        assert [(held.kind, held.arguments) for held in paused.pending] == [("doubt", {"row_id": 5})]
+        assert (await approve(agent, paused, store=store)).output == "done: deleted 5"
+    assert trace.lines() == ["delete_row 5", "delete_row 5"]
 
 
 async def test_E21_only_the_store_knows_what_may_run(url: str, trace: Trace) -> None:

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from durable import ANN, Desk, Process, Start, Trace, asks, desk_agent, five, tamper
+from durable import ANN, Desk, Process, Start, Trace, asks, desk_agent, five, rows, tamper
+from judge.shape import mapping
 from scenario import add, chat, summary_of
 
 from glassloop import Agent, Identity, Limits, RunContext, tool
@@ -31,6 +32,7 @@ from glassloop.core.events import EVENT_TYPES, Unknown
 from glassloop.core.messages import Reply, Text, UserMessage
 from glassloop.core.result import Decision
 from glassloop.core.usage import Usage
+from glassloop.journal.projection import RunFilter
 from glassloop.journal.state import fold
 from glassloop.models.model import ModelRequest
 from glassloop.runtime import Runtime
@@ -60,15 +62,14 @@ async def old(store: Store, url: str) -> Store:
 
 
 def _deflated(value: Any) -> Any:
-    return zlib.compress(value["deflated"].encode()) if isinstance(value, dict) else value
+    return zlib.compress(mapping(value)["deflated"].encode()) if mapping(value) else value
 
 
 def old_rows(url: str) -> list[tuple[Any, ...]]:
     """The old rows, as they lie in the file now."""
     events = "SELECT * FROM glassloop_events WHERE (run_id = 'run_parked' AND seq <= 9) OR run_id = 'run_every'"
     messages = "SELECT * FROM glassloop_messages WHERE run_id = 'run_old'"
-    with closing(sqlite3.connect(url.removeprefix("sqlite:///"))) as file:
-        return [row for query in (events, messages) for row in file.execute(query).fetchall()]
+    return rows(url, events) + rows(url, messages)
 
 
 # F: persistence
@@ -186,6 +187,9 @@ async def test_F05_a_value_outlives_its_class(start: Start, url: str, tmp_path: 
     assert '"number":7' in summary_of(messages[2])
 
 
+WHOLE = ["go", "add,add", "3", "7", "done: 7"]
+
+
 async def test_F06_a_turn_is_saved_whole_or_not_at_all_when_the_store_fails(
     store: Store, url: str, trace: Trace
 ) -> None:
@@ -197,8 +201,11 @@ async def test_F06_a_turn_is_saved_whole_or_not_at_all_when_the_store_fails(
         with pytest.raises(StoreError, match="the disk is gone"):
             await five(store, trace.path)
         file.execute("DROP TRIGGER fail")
-    assert len(await store.sessions.load("s")) == 5
-    await _next_turn_works(store, 5)
+    assert await _session(store) == WHOLE
+    [left] = await store.journal.runs(RunFilter(finished=False))
+    assert (await desk_agent(Desk(trace)).resume(left.id, store=store)).outcome == "completed"
+    assert (await _session(store))[5:9] == WHOLE[:4]
+    await _next_turn_works(store)
 
 
 @pytest.mark.parametrize("number", [1, 3, 5])
@@ -207,16 +214,21 @@ async def test_F06_a_turn_is_saved_whole_or_not_at_all_when_the_process_dies(
 ) -> None:
     await five(store, trace.path)
     await start("save", url, number).died()
-    assert len(await store.sessions.load("s")) == 5
-    await _next_turn_works(store, 5)
+    assert await _session(store) == WHOLE
+    await _next_turn_works(store)
+    assert await _session(store) == [*WHOLE, *WHOLE[:4], "hello", "hello to you"]  # the answer died with the process
+    assert trace.lines() == ["add"] * 4
 
 
-async def _next_turn_works(store: Store, before: int) -> None:
+async def _session(store: Store) -> list[str]:
+    return [summary_of(message) for message in await store.sessions.load("s")]
+
+
+async def _next_turn_works(store: Store) -> None:
     async with ModelServer(script=["hello to you"]) as server:
         result = await Agent(chat(server), name="desk").run("hello", session="s", store=store)
     assert result.output == "hello to you"
     assert server.violations == []
-    assert len(await store.sessions.load("s")) == before + 2
 
 
 def _moved(what: str) -> int:
@@ -237,13 +249,13 @@ async def test_F10_a_turn_costs_what_it_adds_and_a_window_what_it_shows(store: S
         return Reply((part,), usage=Usage(10, 10, requests=1))
 
     agent, costs = Agent(ScriptedModel(answer), [dump]), list[int]()
-    for _ in range(100):
+    for _ in range(60):
         before = await asyncio.to_thread(_moved, "wchar")
         await agent.run("next", session="s", store=store, limits=Limits(total_tokens=None))
         costs.append(await asyncio.to_thread(_moved, "wchar") - before)
-    assert sum(costs) < 100 * 1_000_000
-    assert sorted(costs)[50] < 1_000_000  # now and then SQLite carries many turns from its log into the file
-    assert sum(costs[80:]) < 1.2 * sum(costs[:20])
+    assert sum(costs) < 60 * 1_000_000
+    assert sorted(costs)[30] < 600_000  # now and then SQLite carries many turns from its log into the file
+    assert sum(costs[30:]) < 1.5 * sum(costs[:30])
     before, began = await asyncio.to_thread(_moved, "rchar"), time.perf_counter()
     assert len(await store.sessions.load("s", 4)) == 4
     assert time.perf_counter() - began < 0.2

@@ -10,14 +10,29 @@ import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from glassloop.core.errors import ConfigurationError, Conflict, Fenced
 from glassloop.core.events import DriverClaimed, Event, RunFinished
+from glassloop.core.messages import Message
 from glassloop.journal.feed import Feed
 from glassloop.journal.projection import OPEN_STATUSES, ApprovalRow, RunFilter, RunRow, approvals_of, summarize
 
 Transaction = Callable[[Any], tuple[Any, Sequence[Event]]]
+
+
+class Turn(NamedTuple):
+    """What a run adds to its session when it finishes.
+
+    Args:
+        session: the session.
+        key: names the addition, which is made once: the run's id, or that and the epoch where the run was continued.
+        messages: what is added.
+    """
+
+    session: str
+    key: str
+    messages: Sequence[Message]
 
 
 class Journal(Protocol):
@@ -31,6 +46,7 @@ class Journal(Protocol):
         after: int | None,
         epoch: int | None,
         blobs: Mapping[str, bytes] | None = None,
+        turn: Turn | None = None,
     ) -> int:
         """Write `events` in one transaction, durably, numbered from the run's last `seq` + 1; return the new last.
 
@@ -39,6 +55,8 @@ class Journal(Protocol):
             epoch: the driver's epoch; None for external events. A `DriverClaimed` raises the run's epoch to its own,
                 and must raise it: of two drivers that claim the same epoch the second is fenced.
             blobs: contents by digest, each stored once.
+            turn: joins the run's session in the same transaction, where both stand in one database; elsewhere the
+                caller appends it to the session afterwards (which changes nothing where it has joined).
 
         Raises:
             Conflict: others have appended since `after`; read the tail and try again. Nothing was written.
@@ -163,6 +181,7 @@ class MemoryJournal:
         after: int | None,
         epoch: int | None,
         blobs: Mapping[str, bytes] | None = None,
+        turn: Turn | None = None,
     ) -> int:
         """See `Journal.append`."""
         with self._lock:

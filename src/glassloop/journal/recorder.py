@@ -11,7 +11,7 @@ from glassloop.core.encoding import digest, loads
 from glassloop.core.errors import Conflict, Fenced
 from glassloop.core.events import DriverClaimed, Event, EventData, JournalData, LiveData
 from glassloop.core.messages import Message
-from glassloop.journal.journal import Journal
+from glassloop.journal.journal import Journal, Turn
 from glassloop.journal.state import State, fold
 
 SOON_SECONDS = 0.05
@@ -60,6 +60,7 @@ class Recorder:
         self._aside: asyncio.Task[None] | None = None
         self._seq = self._next = state.seq
         self._writing = asyncio.Lock()
+        self.turn: Callable[[State], Turn | None] = lambda _: None
 
     def record(self, data: JournalData, private: Mapping[str, Any] | None = None) -> None:
         """Something happened; it is durable after the next `commit`."""
@@ -123,7 +124,12 @@ class Recorder:
             while True:
                 try:
                     self._seq = await self.journal.append(
-                        self.state.run_id, events, after=self._seq, epoch=self.epoch, blobs=blobs or None
+                        self.state.run_id,
+                        events,
+                        after=self._seq,
+                        epoch=self.epoch,
+                        blobs=blobs or None,
+                        turn=self.turn(self.state) if self.state.finished else None,
                     )
                 except Conflict:
                     events = await self._rebase(events)

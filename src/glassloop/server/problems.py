@@ -103,8 +103,8 @@ def install(app: FastAPI) -> None:
 
 async def _answer(request: Request, error: Exception) -> Response:
     problem = as_problem(error)
-    kind = request.headers.get("content-type", "")
-    if problem.status_code == 422 and request.method == "POST" and "json" not in kind:
+    sent = request.headers.get("content-length", "0") != "0" or "transfer-encoding" in request.headers
+    if problem.status_code == 422 and sent and "json" not in request.headers.get("content-type", ""):
         problem = Refused(415, "not_json", "The body must be JSON: send the header Content-Type: application/json.")
     if problem.status_code >= 500:
         log.error("%s: %s", request.state.request_id, error)

@@ -15,12 +15,13 @@ from glassloop.core.encoding import loads
 from glassloop.core.errors import StoreError
 from glassloop.core.events import Event, RunFinished, decode_data, encode_data, version_of
 from glassloop.journal.feed import Feed
-from glassloop.journal.journal import Transaction, check_position, check_writer
+from glassloop.journal.journal import Transaction, Turn, check_position, check_writer
 from glassloop.journal.projection import OPEN_STATUSES, ApprovalRow, RunFilter, RunRow, project
 from glassloop.stores.approvals import list_approvals, project_approval
 from glassloop.stores.blobs import keep_blobs
 from glassloop.stores.codec import pack, storable, unpack
 from glassloop.stores.database import Database
+from glassloop.stores.sqlite_sessions import append_messages
 from glassloop.stores.transaction import Writing
 
 _ROW = (
@@ -61,9 +62,10 @@ class SqliteJournal:
         after: int | None,
         epoch: int | None,
         blobs: Mapping[str, bytes] | None = None,
+        turn: Turn | None = None,
     ) -> int:
         """See `Journal.append`."""
-        last = await self._database.write(partial(append_events, run_id, tuple(events), after, epoch, blobs))
+        last = await self._database.write(partial(_append, run_id, tuple(events), after, epoch, blobs, turn))
         self._feed.publish(run_id, last)
         return last
 
@@ -138,6 +140,21 @@ class Watch:
             "SELECT id, seq FROM glassloop_runs WHERE id IN (SELECT value FROM json_each(?))", (topics,)
         ).fetchall():
             self._feed.publish(run_id, seq)
+
+
+def _append(
+    run_id: str,
+    events: Sequence[Event],
+    after: int | None,
+    epoch: int | None,
+    blobs: Mapping[str, bytes] | None,
+    turn: Turn | None,
+    cursor: sqlite3.Cursor,
+) -> int:
+    last = append_events(run_id, events, after, epoch, blobs, cursor)
+    if turn is not None:
+        append_messages(storable(turn.session), turn.key, turn.messages, cursor)
+    return last
 
 
 def append_events(
