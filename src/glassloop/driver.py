@@ -155,21 +155,17 @@ async def _lives_elsewhere(owner: str) -> bool:
         return False
 
 
-_driven: set[tuple[int, str]] = set()
-"""The runs that are driven now, each with the process: a forked child drives none of its parent's."""
-
-
 @contextmanager
-def _driving(run_id: str) -> Generator[None]:
+def _driving(store: Store, run_id: str) -> Generator[None]:
     """Be the one in this process that drives the run; a second one would cut the first off in the middle of a call."""
-    key = os.getpid(), run_id
-    if key in _driven:
+    key = os.getpid(), run_id  # a forked child drives none of its parent's runs
+    if key in store.driving:
         raise Fenced(f"Run {run_id} is taken: this process is driving it already.")
-    _driven.add(key)
+    store.driving.add(key)
     try:
         yield
     finally:
-        _driven.discard(key)
+        store.driving.discard(key)
 
 
 @asynccontextmanager
@@ -177,7 +173,7 @@ async def _session(
     store: Store, run_id: str, who: Identity, busy: WhenBusy, *, close_abandoned: bool = False
 ) -> AsyncGenerator[list[Message]]:
     """Hold the run, and the session if there is one, and read the session's messages."""
-    with _driving(run_id):
+    with _driving(store, run_id):
         if who.session is None:
             yield []
             return

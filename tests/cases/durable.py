@@ -56,6 +56,17 @@ class Trace:
         """What has happened, in order."""
         return self.path.read_text().splitlines()
 
+    async def reached(self, number: int) -> None:
+        """Wait until so many things have happened."""
+
+        def wait() -> None:
+            until = time.monotonic() + 20
+            while len(self.lines()) < number:
+                assert time.monotonic() < until, f"only this has happened: {self.lines()}"
+                time.sleep(0.01)
+
+        await asyncio.to_thread(wait)
+
 
 def _who(arguments: dict[str, Any]) -> bool | str:
     return "supervisor" if arguments["amount"] > 500 else True

@@ -285,21 +285,25 @@ async def test_F11_stored_instants_do_not_depend_on_the_machines_zone(start: Sta
     assert datetime.fromisoformat(one["values"][0]["utc"]) - india == timedelta(hours=5, minutes=30)
 
 
-async def _two_recoverers(start: Start, url: str, trace: Trace) -> tuple[str, list[Any]]:
+async def _two_recoverers(start: Start, url: str, trace: Trace, late: bool) -> tuple[str, list[Any]]:
+    """Two processes go on with the run, at once, or the second in the middle of the first one's effect."""
     async with open_store(url) as store:
         [row] = await store.journal.runs()
     both: list[Process] = [start("recover", url, trace.path, row.id) for _ in range(2)]
     for one in both:
         assert await one.hear() == "ready"
-    for one in both:
-        one.go()
+    both[0].go()
+    if late:
+        await trace.reached(1)
+    both[1].go()
     return row.id, [await one.hear() for one in both]
 
 
-async def test_F12_of_two_that_recover_a_run_one_goes_on(start: Start, url: str, trace: Trace) -> None:
+@pytest.mark.parametrize("late", [False, True])
+async def test_F12_of_two_that_recover_a_run_one_goes_on(late: bool, start: Start, url: str, trace: Trace) -> None:
     await start("ask", url, trace.path).died()
     assert trace.lines() == []
-    _, told = await _two_recoverers(start, url, trace)
+    _, told = await _two_recoverers(start, url, trace, late)
     assert trace.lines() == ["send_note bob"]
     winner, loser = sorted(told)[::-1]
     assert winner == ["completed", []]
@@ -310,7 +314,7 @@ async def test_F12_of_two_that_recover_a_run_one_goes_on(start: Start, url: str,
 async def test_F12_what_had_begun_is_not_done_again_by_either(start: Start, url: str, trace: Trace) -> None:
     await start("send", url, trace.path).died()
     assert trace.lines() == ["send_note bob"]
-    run_id, told = await _two_recoverers(start, url, trace)
+    run_id, told = await _two_recoverers(start, url, trace, late=False)
     assert ["waiting", ["doubt"]] in told
     assert all(one == ["waiting", ["doubt"]] or one[0] == "Fenced" for one in told)
     async with Runtime(desk_agent(Desk(trace), call("send_note", to="bob")), store=url) as runtime:
@@ -327,7 +331,7 @@ async def test_F12_one_process_drives_a_run_once_at_a_time(url: str, trace: Trac
         paused = await agent.run("go", store=store)
         yes = {paused.pending[0].approval_id: True}
         first = asyncio.create_task(agent.resume(paused.run_id, decisions=yes, store=store))
-        await asyncio.sleep(0.1)
+        await trace.reached(2)
         with pytest.raises(StoreError, match="is taken"):
             await agent.resume(paused.run_id, decisions=yes, store=store)
         assert (await first).output == "done: sent to bob"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from glassloop.core.errors import ConfigurationError
@@ -27,12 +27,14 @@ class Store:
         journal: the events of every run.
         sessions: conversations of many runs.
         ledger: which effects have happened.
+        driving: the runs that are driven through it now, each with the process.
     """
 
     url: str
     journal: Journal
     sessions: SessionStore
     ledger: Ledger
+    driving: set[tuple[int, str]] = field(default_factory=set[tuple[int, str]], compare=False, repr=False)
 
     async def close(self) -> None:
         """Finish what was begun and release files, connections and threads; idempotent."""
