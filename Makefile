@@ -45,6 +45,7 @@ test: .venv/.installed-test
 	@$(PY) -m pytest
 
 kill: .venv/.installed-test
+	@LOCK_SECONDS=30 STOP_SECONDS=20 $(PY) -m pytest tests/kill --deselect tests/kill/test_kill.py
 	@$(PY) tests/kill --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
 
 check: .venv/.installed-test

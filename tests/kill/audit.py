@@ -140,14 +140,14 @@ def audit_now(snapshot: Snapshot, world: World) -> list[str]:
     return wrong
 
 
-def audit_end(snapshot: Snapshot, world: World, plan: dict[str, PlannedRun], cut: Iterable[Begun]) -> Findings:
+def audit_end(snapshot: Snapshot, world: World, plan: dict[str, PlannedRun], cut: Iterable[Begun] | None) -> Findings:
     """What is wrong when every run should have finished.
 
     Args:
         snapshot: the store at the end.
         world: the log and the service.
         plan: what was to be done.
-        cut: what `cut_off` found after each kill.
+        cut: what `cut_off` found after each kill; None where calls were cut off in other ways too.
     """
     facts, effects = _facts(snapshot), _effects(snapshot, world)
     found = Findings(faults=audit_now(snapshot, world))
@@ -156,7 +156,8 @@ def audit_end(snapshot: Snapshot, world: World, plan: dict[str, PlannedRun], cut
     found.faults += _audit_undo(snapshot, world)
     found.faults += _audit_approvals(facts, effects, world)
     found.faults += _audit_results(facts, plan)
-    _audit_doubts(facts, set(cut), found)
+    if cut is not None:
+        _audit_doubts(facts, set(cut), found)
     for id, tool in {(call.id, call.tool) for run in plan.values() for step in run.steps for call in step}:
         found.counts[KINDS[tool]] += _count(id, tool, facts, effects)
     for kind, count in found.counts.items():

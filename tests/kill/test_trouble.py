@@ -47,7 +47,7 @@ def finish(life: Life, seconds: float = 60.0) -> None:
     assert "finished" in life.words, life.complaints()
 
 
-def assert_all_done(world: World, cut: Iterable[Begun] = ()) -> Snapshot:
+def assert_all_done(world: World, cut: Iterable[Begun] | None = ()) -> Snapshot:
     snapshot = take(world)
     assert audit_end(snapshot, world, plan_of(SEED, RUNS), cut).faults == []
     return snapshot
@@ -72,12 +72,12 @@ def test_a_held_lock_delays_runs_and_fails_none(world: World, begin: Begin) -> N
 
 
 @pytest.mark.timeout(180)
-@pytest.mark.parametrize("room", [4, 10, 16])
+@pytest.mark.parametrize("room", [4, 12])
 def test_a_full_file_stops_runs_and_loses_nothing(room: int, world: World, begin: Begin) -> None:
     finish(begin(1, starts=0))  # the tables are made
     with closing(sqlite3.connect(world.database)) as store:
         pages = store.execute("PRAGMA page_count").fetchone()[0]
-    full = begin(2, max_pages=pages + room, lasts=4)
+    full = begin(2, max_pages=pages + room, lasts=3)
     assert full.wait(30)
     assert full.process.returncode == 0, full.complaints()
     assert "left" in full.words
@@ -87,7 +87,7 @@ def test_a_full_file_stops_runs_and_loses_nothing(room: int, world: World, begin
     assert audit_now(snapshot, world) == []
     assert [row.status for row in snapshot.rows.values() if row.status in ("failed", "limited", "cancelled")] == []
     finish(begin(3))
-    assert_all_done(world, cut_off(snapshot, world))
+    assert_all_done(world, cut=None)
 
 
 @pytest.fixture
@@ -117,7 +117,7 @@ def test_runs_go_on_when_a_full_disk_has_room_again(small_disk: Path, world: Wor
     assert not life.wait(3)
     filler.unlink()
     finish(life)
-    assert_all_done(world)
+    assert_all_done(world, cut=None)
 
 
 # A wrong clock
@@ -128,15 +128,15 @@ def test_a_clock_that_goes_backwards_changes_nothing(world: World, begin: Begin)
     first = begin(1, clock="3600", kill_at="effect:6:0")
     first.wait(20)
     assert first.killed
+    cut = cut_off(take(world), world)
     second = begin(2, clock="0", kill_at="effect:4:0")  # an hour earlier
     second.wait(20)
     assert second.killed
+    cut |= cut_off(take(world), world)
     began = time.monotonic()
     finish(begin(3, clock="-600,-900,-1200,-300"))  # and back and forth
     assert time.monotonic() - began < 30  # no lease of the dead is waited for
-    snapshot = assert_all_done(world)
-    ids = list(snapshot.events)
-    assert len(set(ids)) == len(ids)
+    snapshot = assert_all_done(world, cut)
     jumps = [b.at - a.at for events in snapshot.events.values() for a, b in pairwise(events)]
     assert min(jumps) < -60_000, "the clock did not go backwards within a run"
 

@@ -115,9 +115,11 @@ class Recorder:
             Fenced: a newer driver has taken the run over; nothing of this was written.
             StoreError: the store failed.
         """
-        if not self._pending:
+        if not self._pending and not self._writing.locked():
             return
-        async with self._writing:
+        async with self._writing:  # also for what another call is writing: it may fail
+            if not self._pending:
+                return
             events, self._pending = self._pending, []
             blobs, self._blobs = self._blobs, {}
             self._failed = True
