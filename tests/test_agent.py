@@ -511,18 +511,18 @@ async def test_runs_of_a_session_follow_each_other() -> None:
 async def test_two_runs_at_once_in_a_session_queue_or_are_refused() -> None:
     store = open_store("memory:")
     agent = Agent()
-    gate = asyncio.Event()
+    began, gate = asyncio.Event(), asyncio.Event()
 
     async def slow(_: object) -> str:
+        began.set()
         await gate.wait()
         return "first"
 
     first = asyncio.create_task(agent.run("1", session="s", store=store, model=ScriptedModel(slow)))
-    await asyncio.sleep(0.02)
+    await began.wait()
     with pytest.raises(SessionBusy):
         await agent.run("x", session="s", store=store, model=ScriptedModel(["x"]), when_busy="refuse")
     second = asyncio.create_task(agent.run("2", session="s", store=store, model=ScriptedModel(["second"])))
-    await asyncio.sleep(0.02)
     gate.set()
     results = await asyncio.gather(first, second)
     assert [m.text for m in results[1].messages if isinstance(m, UserMessage | Reply)] == ["1", "first", "2", "second"]
