@@ -1,11 +1,7 @@
 # Needs Python 3.11 or newer and make (also the make 3.81 of macOS); everything else goes into .venv.
 
 SHELL = /bin/sh
-ifneq ($(filter serve,$(MAKECMDGOALS)),)
 EXAMPLE ?= ticket
-else
-EXAMPLE ?= mini
-endif
 PORT ?= 8090
 
 # What the user wrote reaches the programs through the environment, as written: `$`, quotes and brackets are text.
@@ -21,7 +17,7 @@ PIP_INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --use-pep
 .PHONY: help run serve test kill check format bench lock clean
 
 help:
-	@echo 'make run [EXAMPLE=mini] [Q="..."]   run an example and trace its steps (a stand-in model answers unless MODEL is set)'
+	@echo 'make run [EXAMPLE=ticket] [Q="..."]   run an example and trace its steps (a stand-in model answers unless MODEL is set)'
 	@echo 'make serve [EXAMPLE=ticket] [PORT=8090]  serve an example over HTTP on this machine, with demonstration keys'
 	@echo 'make test                           run the tests'
 	@echo 'make kill [KILLS=1000]              kill the program again and again and audit it (SEED=..., SECONDS=...)'
@@ -70,7 +66,7 @@ lock:
 	@echo 'Resolving the dependencies ...'
 	@$(PY) -m venv --clear build/lock
 	@build/lock/bin/python -m pip install --quiet --disable-pip-version-check pip-tools
-	@for target in "requirements-test.lock --extra=test" "requirements.lock --extra=server --constraint=requirements-test.lock"; do \
+	@for target in "requirements-test.lock --extra=test" "requirements.lock --extra=server --extra=rag --constraint=requirements-test.lock"; do \
 	  CUSTOM_COMPILE_COMMAND='make lock' build/lock/bin/python -m piptools compile --quiet --upgrade --strip-extras --no-annotate \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	    --output-file $$target pyproject.toml || exit 1; \

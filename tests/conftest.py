@@ -15,9 +15,10 @@ from pydantic import TypeAdapter
 import glassloop
 
 _OUTSIDE = re.compile(
-    r"(?i)^(MODEL|MODEL_.+|STORE|GLASSLOOP_.+|.+_API_KEY|.+_AUTH_TOKEN|.+_BASE_URL|(https?|all|no)_proxy)$"
+    r"(?i)^(MODEL|MODEL_.+|EMBEDDING_.+|STORE|SESSIONS|APPROVE_TOOLS|EXAMPLE|Q|QUICK|PORT|GLASSLOOP_.+"
+    r"|.+_API_KEY|.+_AUTH_TOKEN|.+_BASE_URL|(https?|all|no)_proxy)$"
 )
-"""Variables that would make a test talk to the developer's own models, stores or proxies."""
+"""Variables that would make a test talk to the developer's own models, stores or proxies, or that make exports."""
 
 ROOT = Path(__file__).parents[1]
 

@@ -262,7 +262,7 @@ async def _hand_over(store: Store, recorder: Recorder) -> None:
 
 async def _assemble(agent: Agent, store: Store, recorder: Recorder, started: RunStarted, options: RunOptions) -> Run:
     model = agent.model_for(options)
-    context = RunContext(options.get("deps"), recorder.state.run_id, recorder.state.identity)
+    context = RunContext(options.get("deps"), recorder.state.run_id, recorder.state.identity, store=store)
     also = [name.strip() for name in os.environ.get("APPROVE_TOOLS", "").split(",") if name.strip()]
     layers = [_bound(layer, store, options, started.approvals, also) for layer in tool_layers(agent.middleware)]
     reasons = next((layer for layer in layers if isinstance(layer, Reasons)), None)

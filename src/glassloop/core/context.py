@@ -38,6 +38,7 @@ class RunContext(Generic[DepsT]):
         idempotency_key: the same for this call over every retry and resume; hand it to the service you call.
         transaction: for a tool with `transaction=True`: the open transaction of the journal's database.
         cancelled: set when the run is cancelled or the call timed out; a tool in a thread should look at it.
+        store: the run's `Store`, for tools that keep something beside the journal; None outside a run.
     """
 
     deps: DepsT
@@ -48,6 +49,7 @@ class RunContext(Generic[DepsT]):
     idempotency_key: str = ""
     cancelled: threading.Event = field(default_factory=threading.Event)
     transaction: Any = None
+    store: Any = None
     on_progress: Callable[[Any], None] | None = None
 
     @property
@@ -71,7 +73,9 @@ class RunContext(Generic[DepsT]):
         Its idempotency key is a digest of the run's and the call's ids: stable over retries, workers and restarts.
         """
         key = digest(f"{self.run_id}/{call_id}".encode())
-        return RunContext(self.deps, self.run_id, self.identity, step, call_id, key, on_progress=progress)
+        return RunContext(
+            self.deps, self.run_id, self.identity, step, call_id, key, store=self.store, on_progress=progress
+        )
 
     def progress(self, value: object) -> None:
         """Report progress to whoever watches the run; safe from any thread."""
