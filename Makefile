@@ -70,8 +70,9 @@ lock:
 	  CUSTOM_COMPILE_COMMAND='make lock' build/lock/bin/python -m piptools compile --quiet --upgrade --strip-extras --no-annotate \
 	    --no-emit-index-url --no-emit-find-links --no-emit-trusted-host \
 	    --output-file $$target pyproject.toml || exit 1; \
+	  lock=$${target%% *}; grep -v '^glassloop @' $$lock >build/lock.txt; cat build/lock.txt >$$lock; \
 	done
-	@rm -rf build/lock
+	@rm -rf build/lock build/lock.txt
 	@echo 'Wrote requirements.lock and requirements-test.lock.'
 
 clean:
