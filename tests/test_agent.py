@@ -576,7 +576,8 @@ async def test_a_run_survives_its_process_in_a_sqlite_store(tmp_path: Path) -> N
         again = Agent(ScriptedModel(["done"]), [risky])
         result = await again.resume(result.run_id, decisions={held.approval_id: True}, store=store)
         assert (result.outcome, result.tool_executions[0].value) == ("completed", "did a")
-        assert len(await store.sessions.load("s")) == 4
+        told = [m.text for m in await store.sessions.load("s") if isinstance(m, UserMessage | Reply)]
+        assert told == ["go", "", "[A human decided on the held call of risky. did a]", "done"]
 
 
 async def test_resume_says_what_is_wrong() -> None:

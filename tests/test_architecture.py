@@ -26,7 +26,7 @@ LEVELS = (
     {"tools", "models"},
     {"memory", "middleware", "journal"},
     {"loop", "run", "results", "stream", "portal", "stores", "knowledge"},
-    {"agent", "driver", "options"},
+    {"agent", "driver", "holding", "options"},
     {"runtime", "teams"},
     {"cli", "server", "__main__"},
 )

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 import os
 from collections import Counter
-from collections.abc import AsyncGenerator, Callable, Collection, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from glassloop.core.context import Identity, RunContext
-from glassloop.core.errors import ConfigurationError, Fenced, StoreError
+from glassloop.core.context import RunContext
+from glassloop.core.errors import ConfigurationError, Fenced
 from glassloop.core.events import (
-    EVENT_TYPES,
     AgentChanged,
     ApprovalDecided,
     ApprovalMode,
@@ -24,18 +21,16 @@ from glassloop.core.events import (
     RunContinued,
     RunFinished,
     RunStarted,
-    Unknown,
 )
-from glassloop.core.messages import Message, UserMessage
+from glassloop.core.messages import Message
 from glassloop.core.result import Decision, RunResult
-from glassloop.journal.journal import Turn
-from glassloop.journal.moves import Finish
-from glassloop.journal.projection import RunFilter, summarize
+from glassloop.holding import check_readable, hand_over, held, session_length
+from glassloop.journal.projection import summarize
 from glassloop.journal.recorder import Recorder, Subscriber
 from glassloop.journal.requests import RequestLog, message_digest
 from glassloop.journal.state import State, fold
 from glassloop.loop import drive
-from glassloop.memory.session import WhenBusy
+from glassloop.memory.turn import HandedOver, handed_over, turn_of
 from glassloop.middleware.approval import Approval, decided
 from glassloop.middleware.call import ToolMiddleware
 from glassloop.middleware.idempotency import Idempotency
@@ -45,15 +40,13 @@ from glassloop.models.model import ToolSpec
 from glassloop.models.prices import load_prices
 from glassloop.options import RunOptions
 from glassloop.results import raise_for, result_of
-from glassloop.run import Run, close
+from glassloop.run import Run
 from glassloop.stores import Store
-from glassloop.stores.owner import Process, alive, is_gone, this_process
+from glassloop.stores.owner import Process, alive, this_process
 from glassloop.tools.toolset import ToolIndex, ToolSources
 
 if TYPE_CHECKING:
     from glassloop.agent import Agent
-
-_log = logging.getLogger("glassloop")
 
 
 async def begin(
@@ -67,7 +60,7 @@ async def begin(
 ) -> RunResult:
     """Begin a run and drive it until it rests; raises like `Agent.run`."""
     busy = options.get("when_busy", "queue")
-    async with _session(store, run_id, started.identity, busy, close_abandoned=True) as before:
+    async with held(store, run_id, started.identity, busy, begins=True) as before:
         state = State(run_id=run_id, conversation=list(before))
         recorder = Recorder(store.journal, state, epoch=1, history=before, subscribers=subscribers)
         recorder.record(replace(started, history=_not_in(before, started.history)))
@@ -88,7 +81,7 @@ async def go_on(
     """Take a run over, whatever it was cut off in, and drive it until it rests; raises like `Agent.resume`."""
     known = await _read(store, run_id, agent)
     started = known.started
-    async with _session(store, run_id, started.identity, options.get("when_busy", "queue")) as session:
+    async with held(store, run_id, started.identity, options.get("when_busy", "queue")) as session:
         seen = await _read(store, run_id, agent)
         before = session if seen.session_length is None else session[: seen.session_length]
         state = fold(seen.events, before)
@@ -96,7 +89,7 @@ async def go_on(
         if state.finished is not None and (state.finished.outcome == "completed" or not known.finished):
             return result_of(state)  # complete, or ended by another while this driver waited for the session
         recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before, subscribers=subscribers)
-        written = _written(seen.events, before)
+        told = handed_over(seen.events, before)
         recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
         fingerprint = agent.fingerprint(agent.model_for(options))
         if fingerprint != state.fingerprint:
@@ -105,13 +98,7 @@ async def go_on(
             recorder.record(RunContinued(options.get("limits")))
         for answer in answers:
             recorder.record(answer)
-        return await _drive(agent, store, recorder, started, options, written, letting_go)
-
-
-def _written(events: Sequence[Event], before: Sequence[Message]) -> int | None:
-    """How much of the conversation the session has of an earlier end of the run; None where it had none."""
-    ends = [number for number, event in enumerate(events, 1) if isinstance(event.data, RunFinished)]
-    return len(fold(events[: ends[-1]], before).conversation) if ends else None
+        return await _drive(agent, store, recorder, started, options, told, letting_go)
 
 
 class _Seen:
@@ -119,8 +106,7 @@ class _Seen:
 
     def __init__(self, started: RunStarted, events: Sequence[Event]) -> None:
         self.started, self.events = started, events
-        claims = (event.data for event in events if isinstance(event.data, DriverClaimed))
-        self.session_length = next((claim.session_length for claim in claims), None)
+        self.session_length = session_length(events)
         self.finished = isinstance(events[-1].data, RunFinished)
 
 
@@ -131,19 +117,11 @@ async def _read(store: Store, run_id: str, agent: Agent) -> _Seen:
     started = events[0].data
     if started.agent != agent.name:
         raise ConfigurationError(f"Run {run_id} belongs to the agent {started.agent!r}, not to {agent.name!r}.")
-    _check_readable(run_id, events)
+    check_readable(run_id, events)
     row = summarize(events)
     if row is not None and row.owner is not None and await _lives_elsewhere(row.owner):
         raise Fenced(f"Run {run_id} is taken: it is driven by another process, which is alive ({row.owner}).")
     return _Seen(started, events)
-
-
-def _check_readable(run_id: str, events: Sequence[Event]) -> None:
-    """Refuse a run of which this version does not know all that has happened: it would do it again."""
-    for event in events:
-        if isinstance(event.data, Unknown) and event.type in EVENT_TYPES:
-            what = f"event {event.seq}, {event.type}"
-            raise StoreError(f"A newer Glassloop wrote to run {run_id} ({what}): upgrade it here to go on with it.")
 
 
 async def _lives_elsewhere(owner: str) -> bool:
@@ -155,79 +133,19 @@ async def _lives_elsewhere(owner: str) -> bool:
         return False
 
 
-@contextmanager
-def _driving(store: Store, run_id: str) -> Generator[None]:
-    """Be the one in this process that drives the run; a second one would cut the first off in the middle of a call."""
-    key = os.getpid(), run_id  # a forked child drives none of its parent's runs
-    if key in store.driving:
-        raise Fenced(f"Run {run_id} is taken: this process is driving it already.")
-    store.driving.add(key)
-    try:
-        yield
-    finally:
-        store.driving.discard(key)
-
-
-@asynccontextmanager
-async def _session(
-    store: Store, run_id: str, who: Identity, busy: WhenBusy, *, close_abandoned: bool = False
-) -> AsyncGenerator[list[Message]]:
-    """Hold the run, and the session if there is one, and read the session's messages."""
-    with _driving(store, run_id):
-        if who.session is None:
-            yield []
-            return
-        async with store.sessions.lock(who.session, run_id, busy):
-            if close_abandoned:
-                await _close_abandoned(store, who.session)
-            yield await store.sessions.load(who.session)
-
-
-async def _close_abandoned(store: Store, session: str) -> None:
-    """End the turns of a session whose process has ended in the middle of them, so that the next turn knows of them.
-
-    Calls that have a result keep it; the others get one that says that they were interrupted.
-    """
-    for row in reversed(await store.journal.runs(RunFilter(session=session, finished=False, limit=1_000))):
-        if row.status == "waiting" or row.owner is None or not await asyncio.to_thread(is_gone, row.owner):
-            continue
-        try:
-            await _close(store, row.id, session)
-        except Fenced:
-            pass  # another goes on with it
-        except StoreError as error:
-            _log.warning("Run %s was cut off and stays as it is: %s", row.id, error)
-
-
-async def _close(store: Store, run_id: str, session: str) -> None:
-    events = await store.journal.read(run_id)
-    started = events[0].data
-    if not isinstance(started, RunStarted) or started.kind == "call":  # a call that a human has approved is still due
-        return
-    _check_readable(run_id, events)
-    messages = await store.sessions.load(session)
-    before = messages[: _Seen(started, events).session_length]
-    state = fold(events, before)
-    recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before)
-    recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
-    recorder.turn = partial(_turn, written=_written(events, before))
-    await close(recorder, Finish("cancelled", message="Interrupted: the process that drove the run has ended."))
-    await _hand_over(store, recorder)
-
-
 async def _drive(
     agent: Agent,
     store: Store,
     recorder: Recorder,
     started: RunStarted,
     options: RunOptions,
-    written: int | None = None,
+    told: HandedOver | None = None,
     letting_go: Callable[[], bool] = lambda: False,
 ) -> RunResult:
-    """Drive to rest, then hand the run's messages to its session; `written` of the conversation are there."""
+    """Drive to rest, then hand the run's messages to its session, which was `told` of some before."""
     run = await _assemble(agent, store, recorder, started, options)
     run.letting_go = letting_go
-    recorder.turn = partial(_turn, written=written)
+    recorder.turn = partial(turn_of, before=told)
     try:
         await drive(run)
     except asyncio.CancelledError as error:
@@ -235,29 +153,8 @@ async def _drive(
         raise
     finally:
         if recorder.clean:
-            await _hand_over(store, recorder)
+            await hand_over(store, recorder)
     return raise_for(result_of(recorder.state, recorder.values), run.error, recorder.state.limits.on_limit)
-
-
-def _turn(state: State, written: int | None) -> Turn | None:
-    """What a finished run adds to its session, if it has one; `written` of its conversation are there."""
-    session = state.identity.session
-    if session is None or state.finished is None:
-        return None
-    if state.kind == "call":
-        name, output = state.replies[0].calls[0].name, state.finished.output
-        said = f"[A human decided on the held call of {name}. {output}]"
-        return Turn(session, state.run_id, [UserMessage(said, origin="note")])
-    first = state.history_length if written is None else written
-    key = state.run_id if written is None else f"{state.run_id}.{state.epoch}"
-    return Turn(session, key, state.conversation[first:])
-
-
-async def _hand_over(store: Store, recorder: Recorder) -> None:
-    """Let the run's turn join its session, where that has not happened together with the run's end."""
-    turn = recorder.turn(recorder.state)
-    if turn is not None:
-        await store.sessions.append(*turn)
 
 
 async def _assemble(agent: Agent, store: Store, recorder: Recorder, started: RunStarted, options: RunOptions) -> Run:

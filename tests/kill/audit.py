@@ -22,6 +22,8 @@ from glassloop.core.events import (
     ToolFinished,
 )
 from glassloop.core.messages import UserMessage
+from glassloop.journal.requests import message_digest
+from glassloop.memory.turn import turns_of
 from glassloop.models.sendable import sendable
 
 Begun = tuple[str, str, int]
@@ -271,6 +273,10 @@ def _audit_sessions(snapshot: Snapshot, plan: dict[str, PlannedRun]) -> Iterator
         wanted = {run.name: 1 for run in plan.values() if run.session == session}
         if said != wanted:
             yield f"session {session} holds the runs {dict(said)} instead of {wanted}"
+        runs = [snapshot.events[row.id] for row in snapshot.rows.values() if row.session == session]
+        told = Counter(message_digest(m) for events in runs for turn in turns_of(events, []) for m in turn.messages)
+        if Counter(map(message_digest, messages)) != told:
+            yield f"session {session} does not hold exactly what its runs have handed over"
 
 
 def _audit_undo(snapshot: Snapshot, world: World) -> Iterator[str]:

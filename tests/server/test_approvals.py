@@ -55,6 +55,18 @@ async def held(user: Any, **options: Any) -> tuple[str, str]:
     return run_id, run["pending_approvals"][0]["approval_id"]
 
 
+async def test_a_session_that_waits_for_a_human_can_refuse_the_next_run(serve: Callable[..., Any], desk: Desk) -> None:
+    site = await serve(desk.agent())
+    run_id, approval = await held(site.alice, session="s1")
+    refused = await site.alice.post("/v1/runs", {"input": "more", "session": "s1", "when_busy": "refuse"})
+    assert refused.status == 409
+    told = refused.json
+    assert (told["code"], told["run_id"], told["approval_id"]) == ("session_busy", run_id, approval)
+    assert approval in told["detail"]
+    other = await site.alice.post("/v1/runs", {"input": "more", "session": "s2", "when_busy": "refuse"})
+    assert other.status == 202
+
+
 async def test_an_approval_lets_exactly_this_call_run(serve: Callable[..., Any], desk: Desk) -> None:
     site = await serve(desk.agent())
     run_id, approval = await held(site.alice, session="s1")

@@ -16,7 +16,15 @@ from glassloop.core.errors import ConfigurationError, Conflict, Fenced
 from glassloop.core.events import DriverClaimed, Event, RunFinished
 from glassloop.core.messages import Message
 from glassloop.journal.feed import Feed
-from glassloop.journal.projection import OPEN_STATUSES, ApprovalRow, RunFilter, RunRow, approvals_of, summarize
+from glassloop.journal.projection import (
+    OPEN_STATUSES,
+    ApprovalFilter,
+    ApprovalRow,
+    RunFilter,
+    RunRow,
+    approvals_of,
+    summarize,
+)
 
 Transaction = Callable[[Any], tuple[Any, Sequence[Event]]]
 
@@ -83,8 +91,8 @@ class Journal(Protocol):
         """Runs that match, newest first."""
         ...
 
-    async def approvals(self, approval_id: str | None = None) -> list[ApprovalRow]:
-        """Approvals that nobody has decided, oldest first; or the one named, decided or not."""
+    async def approvals(self, filter: ApprovalFilter | None = None) -> list[ApprovalRow]:
+        """Approvals that match, newest first: by their ids, which sort by time."""
         ...
 
     async def transact(self, run_id: str, work: Transaction, *, after: int, epoch: int) -> tuple[Any, list[Event]]:
@@ -229,15 +237,13 @@ class MemoryJournal:
         rows = [row for row in map(summarize, logs) if row is not None and wanted.matches(row)]
         return sorted(rows, key=lambda row: row.id, reverse=True)[: wanted.limit]
 
-    async def approvals(self, approval_id: str | None = None) -> list[ApprovalRow]:
+    async def approvals(self, filter: ApprovalFilter | None = None) -> list[ApprovalRow]:
         """See `Journal.approvals`."""
+        wanted = filter or ApprovalFilter()
         with self._lock:
             logs = [list(log.events) for log in self._logs.values()]
-        rows = [row for events in logs for row in approvals_of(events)]
-        wanted = [
-            row for row in rows if (row.decision is None if approval_id is None else row.approval_id == approval_id)
-        ]
-        return sorted(wanted, key=lambda row: row.asked_at)
+        rows = [row for row in approvals_of(logs) if wanted.matches(row)]
+        return sorted(rows, key=lambda row: row.approval_id, reverse=True)[: wanted.limit]
 
     async def transact(self, run_id: str, work: Transaction, *, after: int, epoch: int) -> tuple[Any, list[Event]]:
         """See `Journal.transact`."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from typing import Literal
 
+from glassloop.core.context import Identity
 from glassloop.core.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -19,6 +21,12 @@ from glassloop.core.events import (
 )
 
 OPEN_STATUSES = ("running", "waiting", "cancelling")
+
+ApprovalStatus = Literal["pending", "expired", "approved", "denied", "edited"]
+DECISION_OF: dict[ApprovalStatus, str] = {"approved": "approve", "denied": "deny", "edited": "edit"}
+"""The decision that makes each status."""
+
+_STATUS_OF: dict[str, ApprovalStatus] = {decision: status for status, decision in DECISION_OF.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +200,50 @@ class ApprovalRow:
     decided_by: str | None = None
     reason: str | None = None
 
+    def status(self, now: int) -> ApprovalStatus:
+        """Where the approval stands at `now` (UTC milliseconds)."""
+        if self.decision is not None:
+            return _STATUS_OF[self.decision]
+        return "expired" if self.expires_at is not None and self.expires_at <= now else "pending"
+
+    def concerns(self, who: Identity) -> bool:
+        """Whether it is any business of `who`: its owner's, or that of the role it asks for, in its tenant."""
+        return self.tenant == who.tenant and (self.user == who.user or self.role in who.roles)
+
+
+@dataclass(frozen=True, slots=True)
+class ApprovalFilter:
+    """Which approvals to list; None means any.
+
+    Args:
+        id: the one with this id.
+        run_id: asked for by this run.
+        concerns: any business of this identity (`ApprovalRow.concerns`).
+        status: with this status, or `decided` for the three that a decision makes.
+        now: UTC milliseconds, for `status`; at the default nothing has expired, so that `pending` is all undecided.
+        limit: at most so many, newest first.
+        before: only approvals with an id below this one.
+    """
+
+    id: str | None = None
+    run_id: str | None = None
+    concerns: Identity | None = None
+    status: ApprovalStatus | Literal["decided"] | None = None
+    now: int = 0
+    limit: int | None = None
+    before: str | None = None
+
+    def matches(self, row: ApprovalRow) -> bool:
+        """Whether `row` is one of those wanted."""
+        decided = self.status == "decided" and row.decision is not None
+        return (
+            self.id in (None, row.approval_id)
+            and self.run_id in (None, row.run_id)
+            and (self.concerns is None or row.concerns(self.concerns))
+            and (decided or self.status in (None, row.status(self.now)))
+            and (self.before is None or row.approval_id < self.before)
+        )
+
 
 def asked_row(row: RunRow, event: Event, asked: ApprovalAsked) -> ApprovalRow:
     """The line of an approval that a run asks for."""
@@ -215,20 +267,23 @@ def asked_row(row: RunRow, event: Event, asked: ApprovalAsked) -> ApprovalRow:
     )
 
 
-def approvals_of(events: Iterable[Event]) -> list[ApprovalRow]:
-    """The approvals of a run, from all its events; a deferred call's own run asks for nothing."""
-    row: RunRow | None = None
+def approvals_of(runs: Iterable[Iterable[Event]]) -> list[ApprovalRow]:
+    """The approvals of these runs, each from all its events, older ones first.
+
+    The run of a deferred call repeats what it was asked, under the same id, and brings the decision.
+    """
     found: dict[str, ApprovalRow] = {}
-    for event in events:
-        row = project(row, event)
-        match event.data:
-            case RunStarted(kind="call"):
-                return []
-            case ApprovalAsked() as asked if row is not None:
-                found[asked.approval_id] = asked_row(row, event, asked)
-            case ApprovalDecided(approval_id, decision, by, reason) if approval_id in found:
-                if found[approval_id].decision is None:
-                    found[approval_id] = replace(found[approval_id], decision=decision, decided_by=by, reason=reason)
-            case _:
-                pass
+    for events in runs:
+        row: RunRow | None = None
+        for event in events:
+            row = project(row, event)
+            match event.data:
+                case ApprovalAsked() as asked if row is not None:
+                    found.setdefault(asked.approval_id, asked_row(row, event, asked))
+                case ApprovalDecided(approval_id, decision, by, reason) if approval_id in found:
+                    if found[approval_id].decision is None:
+                        answer = {"decision": decision, "decided_by": by, "reason": reason}
+                        found[approval_id] = replace(found[approval_id], **answer)
+                case _:
+                    pass
     return list(found.values())

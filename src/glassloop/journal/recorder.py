@@ -131,7 +131,7 @@ class Recorder:
                         after=self._seq,
                         epoch=self.epoch,
                         blobs=blobs or None,
-                        turn=self.turn(self.state) if self.state.finished else None,
+                        turn=self.turn(self.state) if self.state.finished or self.state.rested else None,
                     )
                 except Conflict:
                     events = await self._rebase(events)

@@ -14,6 +14,7 @@ from glassloop.core.events import (
     AttemptFailed,
     CancelRequested,
     DriverClaimed,
+    DriverRested,
     EffectStarted,
     Event,
     ModelReplied,
@@ -62,6 +63,7 @@ class State:
         fresh_nudges: reasons since the model last did something useful.
         failure: the last attempt of a model call failed for good.
         aborted: a tool asked for the run to stop.
+        rested: the driver has let go of the run.
         undone: undos that were begun, by call id, with their end where it is known.
         active_ms: time spent working, without the time the run was parked or nobody drove it.
     """
@@ -98,6 +100,7 @@ class State:
     undone: dict[str, UndoFinished | None] = field(default_factory=dict[str, UndoFinished | None])
     cancel: CancelRequested | None = None
     finished: RunFinished | None = None
+    rested: bool = False
     started_at: int = 0
     last_at: int = 0
     active_ms: int = 0
@@ -139,6 +142,9 @@ class State:
                 self.failure = data if data.wait is None else None
             case DriverClaimed():
                 self.epoch = data.epoch
+                self.rested = False
+            case DriverRested():
+                self.rested = True
             case AgentChanged():
                 self.fingerprint = data.fingerprint
             case ApprovalAsked():

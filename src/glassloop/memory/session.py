@@ -25,12 +25,15 @@ class SessionBusy(ConfigurationError):
     Args:
         session: the session.
         holder: the run that holds it.
+        approval_id: what that run waits for, where it waits for a human.
     """
 
-    def __init__(self, session: str, holder: str) -> None:
-        super().__init__(f"Session {session!r} is busy with run {holder}; try again when that has finished.")
+    def __init__(self, session: str, holder: str, approval_id: str | None = None) -> None:
+        rest = "try again when that has finished" if approval_id is None else f"decide on approval {approval_id} first"
+        super().__init__(f"Session {session!r} is busy with run {holder}; {rest}.")
         self.session = session
         self.holder = holder
+        self.approval_id = approval_id
 
 
 class SessionStore(Protocol):

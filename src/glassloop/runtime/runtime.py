@@ -9,7 +9,7 @@ import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from glassloop.agent import Agent
 from glassloop.core.context import Identity
@@ -31,14 +31,16 @@ from glassloop.core.limits import Limits
 from glassloop.core.messages import Message, ToolCall, UserMessage
 from glassloop.core.result import Decision, RunResult
 from glassloop.driver import go_on
-from glassloop.journal.projection import ApprovalRow, RunFilter, RunRow, summarize
+from glassloop.holding import refuse_where_busy
+from glassloop.journal.projection import ApprovalFilter, ApprovalRow, ApprovalStatus, RunFilter, RunRow, summarize
 from glassloop.journal.recorder import now_ms
 from glassloop.journal.state import fold
+from glassloop.memory.session import WhenBusy
 from glassloop.middleware.approval import Approval, decided
 from glassloop.middleware.stack import tool_layers
 from glassloop.options import RunOptions
 from glassloop.results import result_of
-from glassloop.runtime.approvals import ApprovalProblem, check, may_see, status_of
+from glassloop.runtime.approvals import ApprovalProblem, check
 from glassloop.runtime.engine import Engine, InlineEngine
 from glassloop.runtime.watching import Hub
 from glassloop.stores import Store, open_store
@@ -131,6 +133,7 @@ class Runtime:
         approvals: ApprovalMode | None = None,
         attached: bool = False,
         history: Sequence[Message] = (),
+        when_busy: WhenBusy = "queue",
     ) -> str:
         """Begin a run in the background and return its id; it is in the journal when this returns.
 
@@ -142,14 +145,21 @@ class Runtime:
             approvals: how calls that need a human are held, `park` or `defer`; default what the agent's layer says.
             attached: cancel the run once nobody has watched it for two seconds.
             history: messages that come before.
+            when_busy: `queue` behind another run of the session, or `refuse` while one goes on or waits for a human.
 
         Raises:
             ConfigurationError: no such agent, or its model cannot be resolved.
+            SessionBusy: the session is busy and `when_busy` is `refuse`.
         """
         options = RunOptions(identity=identity, limits=limits, approvals=approvals, history=history)
         started = self._agent(agent).started(input, options)
         run_id = new_id("run")
-        await self._append(run_id, started, after=0)
+        if when_busy == "refuse" and identity.session is not None:
+            async with self.store.sessions.lock(identity.session, run_id, "refuse"):
+                await refuse_where_busy(self.store, identity.session, run_id)
+                await self._append(run_id, started, after=0)
+        else:
+            await self._append(run_id, started, after=0)
         if attached:
             self._attached.add(run_id)
             self._left(run_id)
@@ -228,22 +238,29 @@ class Runtime:
     # Approvals
 
     async def approvals(
-        self, *, identity: Identity | None = None, status: str | None = "pending", run_id: str | None = None
+        self,
+        *,
+        identity: Identity | None = None,
+        status: ApprovalStatus | Literal["decided"] | None = "pending",
+        run_id: str | None = None,
+        limit: int | None = None,
+        before: str | None = None,
     ) -> list[ApprovalRow]:
-        """Approvals that wait, oldest first: all, or those that are any business of `identity`."""
-        rows = await self.store.journal.approvals()
-        now = now_ms()
-        return [
-            row
-            for row in rows
-            if (identity is None or may_see(row, identity))
-            and run_id in (None, row.run_id)
-            and status in (None, status_of(row, now))
-        ]
+        """Approvals, newest first.
+
+        Args:
+            identity: only those that are any business of this identity.
+            status: only those with this status now, or `decided` for those that somebody has decided; None: all.
+            run_id: only those that this run asks for.
+            limit: at most so many.
+            before: only those with an id below this one.
+        """
+        wanted = ApprovalFilter(None, run_id, identity, status, now_ms(), limit, before)
+        return await self.store.journal.approvals(wanted)
 
     async def approval(self, approval_id: str) -> ApprovalRow | None:
         """One approval, decided or not."""
-        rows = await self.store.journal.approvals(approval_id)
+        rows = await self.store.journal.approvals(ApprovalFilter(approval_id))
         return rows[0] if rows else None
 
     async def decide(self, approval_id: str, decision: Decision, *, by: Identity) -> RunResult | None:

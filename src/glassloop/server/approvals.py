@@ -9,9 +9,9 @@ from fastapi import APIRouter, Query
 
 from glassloop.core.encoding import loads
 from glassloop.core.result import Decision, RunResult
+from glassloop.journal.projection import ApprovalStatus
 from glassloop.journal.recorder import now_ms
 from glassloop.runtime import ApprovalProblem, ApprovalRow
-from glassloop.runtime.approvals import may_see, status_of
 from glassloop.server.desk import Caller, TheDesk
 from glassloop.server.openapi import problems
 from glassloop.server.problems import Refused
@@ -34,14 +34,21 @@ _STATUS = {"not_found": 404, "forbidden": 403, "decided": 409, "expired": 410, "
 async def list_approvals(
     desk: TheDesk,
     caller: Caller,
-    status: Literal["pending", "expired"] = "pending",
+    status: Annotated[
+        ApprovalStatus | Literal["decided", "any"], Query(description="`decided`: approved, denied or edited.")
+    ] = "pending",
     run_id: str | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
     before: Annotated[str | None, Query(description="`next` of the page before.")] = None,
 ) -> ApprovalsOut:
-    """What nobody has decided yet, of your own runs or for a role of yours to decide; newest first."""
-    rows = await desk.runtime.approvals(identity=caller, status=status, run_id=run_id)
-    found = sorted((row for row in rows if before is None or row.approval_id < before), key=_id, reverse=True)
+    """Approvals of your own runs, or for a role of yours to decide; newest first."""
+    found = await desk.runtime.approvals(
+        identity=caller,
+        status=None if status == "any" else status,
+        run_id=run_id,
+        limit=limit + 1,
+        before=before,
+    )
     page, now = found[:limit], now_ms()
     more = len(found) > limit
     return ApprovalsOut(approvals=[_out(row, now) for row in page], next=page[-1].approval_id if more else None)
@@ -51,7 +58,7 @@ async def list_approvals(
 async def get_approval(approval_id: str, desk: TheDesk, caller: Caller) -> ApprovalOut:
     """One approval."""
     row = await desk.runtime.approval(approval_id)
-    if row is None or not may_see(row, caller):
+    if row is None or not row.concerns(caller):
         raise Refused(404, "approval_not_found", NOT_FOUND)
     return _out(row, now_ms())
 
@@ -84,16 +91,12 @@ def _result(result: RunResult | None) -> CallResultOut | None:
     return CallResultOut(run_id=result.run_id, outcome=result.outcome, output=result.output, message=result.message)
 
 
-def _id(row: ApprovalRow) -> str:
-    return row.approval_id
-
-
 def _out(row: ApprovalRow, now: int) -> ApprovalOut:
     return ApprovalOut.model_validate(
         {
             **asdict(row),
             "arguments": loads(row.arguments),
             "session": session_name(row.session),
-            "status": status_of(row, now),
+            "status": row.status(now),
         }
     )

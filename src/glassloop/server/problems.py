@@ -36,6 +36,7 @@ class Refused(HTTPException):
         detail: one sentence for humans that names what is wrong and what to do.
         errors: the fields that are wrong, each with `field` and `message`.
         headers: to answer with.
+        about: more members of the problem, for programs, e.g. `run_id`.
     """
 
     def __init__(
@@ -46,10 +47,12 @@ class Refused(HTTPException):
         *,
         errors: Sequence[Mapping[str, str]] = (),
         headers: Mapping[str, str] | None = None,
+        about: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__(status, detail, dict(headers or {}))
         self.code = code
         self.errors = errors
+        self.about = dict(about or {})
 
 
 def problem_response(problem: Refused, request_id: str) -> Response:
@@ -64,6 +67,7 @@ def problem_response(problem: Refused, request_id: str) -> Response:
         "detail": problem.detail,
         "code": problem.code,
         "request_id": request_id,
+        **problem.about,
     }
     if problem.errors:
         body["errors"] = list(problem.errors)
@@ -85,8 +89,12 @@ def as_problem(error: Exception) -> Refused:
         case HTTPException(status_code=status):
             detail = _DETAILS.get(status, HTTPStatus(status).phrase)
             return Refused(status, _CODES.get(status, "refused"), detail, headers=error.headers)
-        case SessionBusy():
-            return Refused(409, "session_busy", "Another run of this session is going on; try again when it rests.")
+        case SessionBusy(holder=run_id, approval_id=None):
+            detail = "Another run of this session is going on; try again when it rests."
+            return Refused(409, "session_busy", detail, about={"run_id": run_id})
+        case SessionBusy(holder=run_id, approval_id=str(held)):
+            detail = f"A run of this session waits for a human: decide on approval {held} first."
+            return Refused(409, "session_busy", detail, about={"run_id": run_id, "approval_id": held})
         case StoreError():
             return Refused(503, "store", "The store does not answer; try again later.", headers={"Retry-After": "5"})
         case ConfigurationError():

@@ -72,6 +72,7 @@ async def start_run(
             limits=limits,
             approvals=given.approvals,
             attached=streamed and not given.background,
+            when_busy=given.when_busy,
         )
     place = f"{request.scope.get('root_path', '')}/v1/runs/{run_id}"
     if streamed:

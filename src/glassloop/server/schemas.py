@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from glassloop.core.result import ResultStatus
+from glassloop.journal.projection import ApprovalStatus
 
 Status = Literal[
     "running",
@@ -23,7 +24,6 @@ Status = Literal[
     "failed",
     "partly_rolled_back",
 ]
-ApprovalStatus = Literal["pending", "approved", "denied", "edited", "expired"]
 
 
 def _session(name: str) -> str:
@@ -88,6 +88,11 @@ class RunIn(_In):
         "and the call runs by itself once it is approved (`defer`).",
     )
     limits: LimitsIn | None = None
+    when_busy: Literal["queue", "refuse"] = Field(
+        "queue",
+        description="Where another run of the session goes on, or waits for a human: wait for the first and read the "
+        "second as held (`queue`), or answer 409 and name the run and the approval (`refuse`).",
+    )
 
 
 class CancelIn(_In):

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
+from collections.abc import Iterable, Iterator
 from dataclasses import astuple
+from typing import assert_never
 
 from glassloop.core.events import ApprovalAsked, ApprovalDecided, Event
-from glassloop.journal.projection import ApprovalRow, RunRow, asked_row
+from glassloop.journal.projection import DECISION_OF, ApprovalFilter, ApprovalRow, RunRow, asked_row
+from glassloop.stores.codec import storable
 
 _PUT = f"INSERT OR IGNORE INTO glassloop_approvals VALUES ({', '.join('?' * 19)})"
 _DECIDE = """
@@ -18,15 +22,48 @@ def project_approval(row: RunRow, event: Event, cursor: sqlite3.Cursor) -> None:
     """Take an event of a run into the inbox."""
     match event.data:
         case ApprovalAsked() as asked:
-            cursor.execute(_PUT, astuple(asked_row(row, event, asked)))
+            cursor.execute(_PUT, _storable(astuple(asked_row(row, event, asked))))
         case ApprovalDecided(approval_id, decision, by, reason):
-            cursor.execute(_DECIDE, (decision, by, reason, approval_id))
+            cursor.execute(_DECIDE, _storable((decision, by, reason, approval_id)))
         case _:
             pass
 
 
-def list_approvals(approval_id: str | None, cursor: sqlite3.Cursor) -> list[ApprovalRow]:
+def _storable(values: Iterable[object]) -> list[object]:
+    return [storable(value) if isinstance(value, str) else value for value in values]
+
+
+def list_approvals(wanted: ApprovalFilter, cursor: sqlite3.Cursor) -> list[ApprovalRow]:
     """See `Journal.approvals`."""
-    where, values = ("decision IS NULL", ()) if approval_id is None else ("approval_id = ?", (approval_id,))
-    found = cursor.execute(f"SELECT * FROM glassloop_approvals WHERE {where} ORDER BY asked_at, approval_id", values)
+    conditions = list(_conditions(wanted))
+    where = f"WHERE {' AND '.join(text for text, _ in conditions)}" if conditions else ""
+    query = f"SELECT * FROM glassloop_approvals {where} ORDER BY approval_id DESC LIMIT ?"
+    values = [value for _, several in conditions for value in several]
+    found = cursor.execute(query, (*values, -1 if wanted.limit is None else wanted.limit))
     return [ApprovalRow(*stored) for stored in found.fetchall()]
+
+
+def _conditions(wanted: ApprovalFilter) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """See `ApprovalFilter.matches`."""
+    if wanted.id is not None:
+        yield "approval_id = ?", (wanted.id,)
+    if wanted.run_id is not None:
+        yield "run_id = ?", (wanted.run_id,)
+    if wanted.before is not None:
+        yield "approval_id < ?", (wanted.before,)
+    if (who := wanted.concerns) is not None:
+        roles = json.dumps(who.roles)
+        yield "tenant IS ? AND (user IS ? OR role IN (SELECT value FROM json_each(?)))", (who.tenant, who.user, roles)
+    match wanted.status:
+        case None:
+            pass
+        case "pending":
+            yield "decision IS NULL AND (expires_at IS NULL OR expires_at > ?)", (wanted.now,)
+        case "expired":
+            yield "decision IS NULL AND expires_at <= ?", (wanted.now,)
+        case "decided":
+            yield "decision IS NOT NULL", ()
+        case "approved" | "denied" | "edited" as status:
+            yield "decision = ?", (DECISION_OF[status],)
+        case _:
+            assert_never(wanted.status)

@@ -16,7 +16,7 @@ from glassloop.core.errors import StoreError
 from glassloop.core.events import Event, RunFinished, decode_data, encode_data, version_of
 from glassloop.journal.feed import Feed
 from glassloop.journal.journal import Transaction, Turn, check_position, check_writer
-from glassloop.journal.projection import OPEN_STATUSES, ApprovalRow, RunFilter, RunRow, project
+from glassloop.journal.projection import OPEN_STATUSES, ApprovalFilter, ApprovalRow, RunFilter, RunRow, project
 from glassloop.stores.approvals import list_approvals, project_approval
 from glassloop.stores.blobs import keep_blobs
 from glassloop.stores.codec import pack, storable, unpack
@@ -89,9 +89,9 @@ class SqliteJournal:
         """See `Journal.runs`."""
         return await self._database.read(partial(_list_runs, filter or RunFilter()))
 
-    async def approvals(self, approval_id: str | None = None) -> list[ApprovalRow]:
+    async def approvals(self, filter: ApprovalFilter | None = None) -> list[ApprovalRow]:
         """See `Journal.approvals`."""
-        return await self._database.read(partial(list_approvals, approval_id))
+        return await self._database.read(partial(list_approvals, filter or ApprovalFilter()))
 
     async def transact(self, run_id: str, work: Transaction, *, after: int, epoch: int) -> tuple[Any, list[Event]]:
         """See `Journal.transact`."""

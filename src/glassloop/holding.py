@@ -1,0 +1,126 @@
+"""Hold a run and its session: one driver a run, one run at a time in a session, and no turn that was cut off in it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncGenerator, Generator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
+
+from glassloop.core.context import Identity
+from glassloop.core.errors import Fenced, StoreError
+from glassloop.core.events import EVENT_TYPES, DriverClaimed, Event, RunStarted, Unknown
+from glassloop.core.messages import Message
+from glassloop.journal.moves import Finish
+from glassloop.journal.projection import ApprovalFilter, RunFilter
+from glassloop.journal.recorder import Recorder
+from glassloop.journal.state import fold
+from glassloop.memory.session import SessionBusy, WhenBusy
+from glassloop.memory.turn import handed_over, turn_of
+from glassloop.run import close
+from glassloop.stores import Store
+from glassloop.stores.owner import is_gone, this_process
+
+_log = logging.getLogger("glassloop")
+
+
+@asynccontextmanager
+async def held(
+    store: Store, run_id: str, who: Identity, busy: WhenBusy, *, begins: bool = False
+) -> AsyncGenerator[list[Message]]:
+    """Hold the run, and the session if there is one, and read the session's messages.
+
+    Raises:
+        Fenced: another drives the run.
+        SessionBusy: the session is taken and `busy` is `refuse`.
+    """
+    with _driving(store, run_id):
+        if who.session is None:
+            yield []
+            return
+        async with store.sessions.lock(who.session, run_id, busy):
+            if begins and busy == "refuse":
+                await refuse_where_busy(store, who.session, run_id)
+            if begins:
+                await _close_abandoned(store, who.session)
+            yield await store.sessions.load(who.session)
+
+
+@contextmanager
+def _driving(store: Store, run_id: str) -> Generator[None]:
+    """Be the one in this process that drives the run; a second one would cut the first off in the middle of a call."""
+    key = os.getpid(), run_id  # a forked child drives none of its parent's runs
+    if key in store.driving:
+        raise Fenced(f"Run {run_id} is taken: this process is driving it already.")
+    store.driving.add(key)
+    try:
+        yield
+    finally:
+        store.driving.discard(key)
+
+
+async def refuse_where_busy(store: Store, session: str, run_id: str) -> None:
+    """Raise SessionBusy where another run of the session goes on, or waits for a human."""
+    for row in await store.journal.runs(RunFilter(session=session, finished=False, limit=1_000)):
+        if row.id == run_id:
+            continue
+        if row.status == "waiting":
+            asked = await store.journal.approvals(ApprovalFilter(run_id=row.id, status="pending"))
+            raise SessionBusy(session, row.id, asked[-1].approval_id if asked else None)
+        if row.owner is None or not await asyncio.to_thread(is_gone, row.owner):
+            raise SessionBusy(session, row.id)
+
+
+async def _close_abandoned(store: Store, session: str) -> None:
+    """End the turns of a session whose process has ended in the middle of them, so that the next turn knows of them.
+
+    Calls that have a result keep it; the others get one that says that they were interrupted.
+    """
+    for row in reversed(await store.journal.runs(RunFilter(session=session, finished=False, limit=1_000))):
+        if row.status == "waiting" or row.owner is None or not await asyncio.to_thread(is_gone, row.owner):
+            continue
+        try:
+            await _close(store, row.id, session)
+        except Fenced:
+            pass  # another goes on with it
+        except StoreError as error:
+            _log.warning("Run %s was cut off and stays as it is: %s", row.id, error)
+
+
+async def _close(store: Store, run_id: str, session: str) -> None:
+    events = await store.journal.read(run_id)
+    started = events[0].data
+    if not isinstance(started, RunStarted) or started.kind == "call":  # a call that a human has approved is still due
+        return
+    check_readable(run_id, events)
+    messages = await store.sessions.load(session)
+    before = messages[: session_length(events)]
+    state = fold(events, before)
+    recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before)
+    recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
+    recorder.turn = partial(turn_of, before=handed_over(events, before))
+    await close(recorder, Finish("cancelled", message="Interrupted: the process that drove the run has ended."))
+    await hand_over(store, recorder)
+
+
+def session_length(events: Sequence[Event]) -> int | None:
+    """How many messages the session had before the run; None where nobody has driven it yet."""
+    claims = (event.data for event in events if isinstance(event.data, DriverClaimed))
+    return next((claim.session_length for claim in claims), None)
+
+
+def check_readable(run_id: str, events: Sequence[Event]) -> None:
+    """Refuse a run of which this version does not know all that has happened: it would do it again."""
+    for event in events:
+        if isinstance(event.data, Unknown) and event.type in EVENT_TYPES:
+            what = f"event {event.seq}, {event.type}"
+            raise StoreError(f"A newer Glassloop wrote to run {run_id} ({what}): upgrade it here to go on with it.")
+
+
+async def hand_over(store: Store, recorder: Recorder) -> None:
+    """Let the run's turn join its session, where that has not happened together with its last events."""
+    turn = recorder.turn(recorder.state)
+    if turn is not None:
+        await store.sessions.append(*turn)

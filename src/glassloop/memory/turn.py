@@ -1,0 +1,124 @@
+"""What a run adds to its session: a projection of its events.
+
+A run hands its messages over whenever it rests. One that waits for a human hands them over with a placeholder for each
+open call, so that the session is usable meanwhile; what becomes of the call is told by a later message, since the
+placeholder may have been read by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from glassloop.core.events import DriverRested, Event, RunFinished
+from glassloop.core.messages import Message, Reply, ToolCall, ToolResult, UserMessage
+from glassloop.journal.journal import Turn
+from glassloop.journal.moves import is_held
+from glassloop.journal.state import State
+
+
+@dataclass(frozen=True)
+class HandedOver:
+    """What the session has of a run.
+
+    Args:
+        length: messages of the run's conversation that it has.
+        held: calls of the last of them that it has placeholders for.
+    """
+
+    length: int
+    held: Mapping[str, ToolCall] = field(default_factory=dict[str, ToolCall])
+
+
+def turn_of(state: State, before: HandedOver | None) -> Turn | None:
+    """What a run that rests adds to its session now; None where it has no session, or goes on.
+
+    Args:
+        state: the run.
+        before: what it has added so far.
+    """
+    session = state.identity.session
+    if session is None or not _rests(state):
+        return None
+    if state.kind == "call":
+        return Turn(session, state.run_id, [_decided(state.replies[0].calls[0], state.finished.output or "")])
+    if before is None:
+        return Turn(session, state.run_id, [*state.conversation[state.history_length :], *_open_round(state)])
+    return Turn(session, f"{state.run_id}.{state.epoch}", [*_since(state, before)])
+
+
+def handed_over(events: Sequence[Event], history: Sequence[Message]) -> HandedOver | None:
+    """What a session has of a run after these events; `history` is the session before the run."""
+    return next((after for _, after in reversed(list(_rests_of(events, history)))), None)
+
+
+def turns_of(events: Sequence[Event], history: Sequence[Message]) -> list[Turn]:
+    """Everything that a run has added to its session, in order: adding it again changes nothing."""
+    return [turn for turn, _ in _rests_of(events, history)]
+
+
+def _rests_of(events: Sequence[Event], history: Sequence[Message]) -> Iterator[tuple[Turn, HandedOver]]:
+    state, before = State(conversation=list(history)), None
+    for event in events:
+        state.apply(event)
+        if isinstance(event.data, DriverRested | RunFinished):
+            turn = turn_of(state, before)
+            if turn is not None:
+                before = HandedOver(len(state.conversation), dict(state.open_calls))
+                yield turn, before
+
+
+def _rests(state: State) -> bool:
+    return state.finished is not None or (state.rested and bool(state.open_calls) and _waits(state))
+
+
+def _waits(state: State) -> bool:
+    return state.kind != "call" and all(is_held(state, call) for call in state.open_calls.values())
+
+
+def _open_round(state: State) -> Iterator[ToolResult]:
+    """Results of the last reply while some of its calls are open: those that are known, and placeholders."""
+    if state.open_calls:
+        for call in state.replies[-1].calls:
+            yield state.results.get(call.id) or _placeholder(state, call)
+
+
+def _placeholder(state: State, call: ToolCall) -> ToolResult:
+    asked = state.asked[call.id]
+    if asked.kind == "doubt":
+        text = (
+            f"Outcome unknown: {call.name} was begun and cut off, and may have happened. A human looks into it "
+            f"(approval {asked.approval_id}). Do not call it again."
+        )
+        return ToolResult(call.id, call.name, text, "unknown")
+    text = (
+        f"Held for approval {asked.approval_id}: {call.name} has not been run. Do not call it again; what becomes of "
+        "it is told in a later message."
+    )
+    return ToolResult(call.id, call.name, text, "held")
+
+
+def _since(state: State, before: HandedOver) -> Iterator[Message]:
+    """What is new since the session was told last."""
+    results = dict(state.results)
+    rest = state.conversation[before.length :]
+    if before.held and rest:
+        closed = len(_reply_before(state, before).calls)
+        results |= {each.call_id: each for each in rest[:closed] if isinstance(each, ToolResult)}
+        rest = rest[closed:]
+    for call in before.held.values():
+        if call.id in results:
+            yield _decided(call, results[call.id].content)
+    yield from rest
+    if state.open_calls.keys().isdisjoint(before.held):
+        yield from _open_round(state)
+
+
+def _reply_before(state: State, before: HandedOver) -> Reply:
+    reply = state.conversation[before.length - 1]
+    assert isinstance(reply, Reply)
+    return reply
+
+
+def _decided(call: ToolCall, said: str) -> UserMessage:
+    return UserMessage(f"[A human decided on the held call of {call.name}. {said}]", origin="note")

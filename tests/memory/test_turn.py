@@ -1,0 +1,180 @@
+"""A session stays usable while one of its runs waits for a human, and is told what became of what was held."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassloop import Agent, Identity, RunResult, tool
+from glassloop.core.events import Event
+from glassloop.core.messages import Message, Reply, ToolResult, UserMessage
+from glassloop.core.result import Decision
+from glassloop.journal.state import fold
+from glassloop.memory.session import SessionBusy
+from glassloop.memory.turn import turns_of
+from glassloop.models.model import ModelRequest
+from glassloop.models.scripted import ScriptedModel, call
+from glassloop.models.sendable import sendable
+from glassloop.runtime import Runtime
+from glassloop.stores import Store, open_store
+
+ANN = Identity("ann", session="s")
+
+
+@tool(effect="write", risk="high")
+def ticket(title: str) -> str:
+    """Create a ticket."""
+    return f"ticket {title}"
+
+
+@tool
+def look(title: str) -> str:
+    """Look something up."""
+    return f"found {title}"
+
+
+class Desk:
+    """An agent whose model makes the calls of its script for a task, and answers once none is held of them."""
+
+    def __init__(self, store: Store, **scripts: list[list[Any]]) -> None:
+        self.store, self.scripts = store, scripts
+        self.asked: list[list[Message]] = []
+        self.runtime = Runtime(Agent(ScriptedModel(self.answer), [ticket, look], name="desk"), store=store)
+
+    def answer(self, request: ModelRequest) -> Any:
+        self.asked.append(list(request.messages))
+        tasks = [
+            message for message in request.messages if isinstance(message, UserMessage) and message.origin == "user"
+        ]
+        task = tasks[-1].text
+        since = list(request.messages)[list(request.messages).index(tasks[-1]) :]
+        step = sum(isinstance(message, Reply) for message in since)
+        script = self.scripts.get(task, [])
+        return script[step] if step < len(script) else f"{task}: done"
+
+    async def run(self, task: str, **more: Any) -> RunResult:
+        return await self.runtime.run("desk", task, identity=ANN, **more)
+
+    async def decide(self, result: RunResult, title: str, decision: Decision | None = None) -> RunResult:
+        pending = next(each for each in result.pending if each.arguments["title"] == title)
+        await self.runtime.decide(pending.approval_id, decision or Decision(), by=ANN)
+        return await self.runtime.wait(result.run_id)
+
+    async def session(self) -> list[str]:
+        messages = await self.store.sessions.load("s")
+        assert sendable(messages) is messages or list(sendable(messages)) == messages
+        return [brief(message) for message in messages]
+
+
+def brief(message: Message) -> str:
+    match message:
+        case UserMessage():
+            return f"{message.origin}: {message.text}"
+        case Reply():
+            return f"model: {message.text}{''.join(f' {one.name}{one.arguments}' for one in message.calls)}"
+        case ToolResult():
+            return f"{message.status}: {message.content.split(' appr_')[0]}"
+        case _:
+            return "system"
+
+
+@pytest.fixture(params=["memory:", "sqlite"])
+async def store(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Store]:
+    url = request.param if request.param == "memory:" else f"sqlite:///{tmp_path / 'runs.db'}"
+    async with open_store(url) as opened:
+        yield opened
+
+
+async def test_the_next_turn_reads_a_held_call_as_held_and_a_later_one_what_became_of_it(store: Store) -> None:
+    desk = Desk(store, complaint=[[call("look", title="x"), call("ticket", title="a")]])
+    async with desk.runtime:
+        held = await desk.run("complaint")
+        assert held.outcome == "waiting"
+        await desk.run("meanwhile")
+        shown = desk.asked[-1]
+        placeholder = next(m for m in shown if isinstance(m, ToolResult) and m.name == "ticket")
+        assert placeholder.status == "held"
+        assert held.pending[0].approval_id in placeholder.content
+        done = await desk.decide(held, "a")
+        assert done.outcome == "completed"
+        await desk.run("later")
+        assert [brief(m) for m in desk.asked[-1]] == [
+            "user: complaint",
+            'model:  look{"title":"x"} ticket{"title":"a"}',
+            "ok: found x",
+            "held: Held for approval",
+            "user: meanwhile",
+            "model: meanwhile: done",
+            "note: [A human decided on the held call of ticket. ticket a]",
+            "model: complaint: done",
+            "user: later",
+        ]
+
+
+async def test_calls_decided_one_by_one_are_told_one_by_one(store: Store) -> None:
+    desk = Desk(store, two=[[call("ticket", title="a"), call("ticket", title="b")], [call("ticket", title="c")]])
+    async with desk.runtime:
+        result = await desk.decide(await desk.run("two"), "b")
+        assert result.outcome == "waiting"
+        begin = ["user: two", 'model:  ticket{"title":"a"} ticket{"title":"b"}', *["held: Held for approval"] * 2]
+        told = [*begin, "note: [A human decided on the held call of ticket. ticket b]"]
+        assert await desk.session() == told
+        result = await desk.decide(result, "a", Decision("deny", reason="not today"))
+        assert result.outcome == "waiting"
+        session = await desk.session()
+        assert session[: len(told)] == told
+        assert "not today" in session[len(told)]
+        assert session[len(told) + 1 :] == ['model:  ticket{"title":"c"}', "held: Held for approval"]
+        assert (await desk.decide(result, "c")).outcome == "completed"
+        assert (await desk.session())[-2:] == [
+            "note: [A human decided on the held call of ticket. ticket c]",
+            "model: two: done",
+        ]
+
+
+async def test_cancelling_a_held_run_is_told_to_the_session(store: Store) -> None:
+    desk = Desk(store, complaint=[[call("ticket", title="a")]])
+    async with desk.runtime:
+        held = await desk.run("complaint")
+        await desk.runtime.cancel(held.run_id)
+        assert (await desk.runtime.wait(held.run_id)).outcome == "cancelled"
+        assert (await desk.session())[-1].startswith("note: [A human decided on the held call of ticket. Not finished")
+
+
+async def test_a_session_that_waits_refuses_a_run_that_will_not_queue(store: Store) -> None:
+    desk = Desk(store, complaint=[[call("ticket", title="a")]])
+    async with desk.runtime:
+        held = await desk.run("complaint")
+        with pytest.raises(SessionBusy, match=held.pending[0].approval_id) as refused:
+            await desk.run("meanwhile", when_busy="refuse")
+        assert (refused.value.holder, refused.value.approval_id) == (held.run_id, held.pending[0].approval_id)
+        agent = Agent(ScriptedModel(["x"]), name="other")
+        with pytest.raises(SessionBusy, match=held.pending[0].approval_id):
+            await agent.run("meanwhile", identity=ANN, store=store, when_busy="refuse")
+        assert (await desk.decide(held, "a")).outcome == "completed"
+        assert (await desk.run("meanwhile", when_busy="refuse")).outcome == "completed"
+
+
+async def test_what_a_run_hands_over_can_be_told_again_from_its_journal(store: Store) -> None:
+    desk = Desk(store, two=[[call("ticket", title="a"), call("ticket", title="b")]])
+    async with desk.runtime:
+        result = await desk.decide(await desk.run("two"), "b")
+        await desk.run("meanwhile")
+        await desk.decide(result, "a")
+        session = await store.sessions.load("s")
+        events = await store.journal.read(result.run_id)
+        again = [message for turn in turns_of(events, []) for message in turn.messages]
+        other = turns_of(await other_than(store, result.run_id), session[:5])[0].messages
+        assert [m for m in session if m not in other] == again
+        for turn in turns_of(events, []):
+            await store.sessions.append(*turn)
+        assert await store.sessions.load("s") == session
+        assert fold(events).rested is False
+
+
+async def other_than(store: Store, run_id: str) -> list[Event]:
+    row = next(row for row in await store.journal.runs() if row.id != run_id)
+    return await store.journal.read(row.id)
