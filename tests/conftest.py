@@ -6,6 +6,7 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,10 @@ from blockbuster import BlockBuster
 from pydantic import TypeAdapter
 
 import glassloop
+
+sys.path.append(str(Path(__file__).parent))
+
+from servers import REDIS_DATABASES, PostgresProcess, RedisProcess, postgres_server, redis_server
 
 _OUTSIDE = re.compile(
     r"(?i)^(MODEL|MODEL_.+|EMBEDDING_.+|STORE|SESSIONS|APPROVE_TOOLS|EXAMPLE|Q|QUICK|PORT|GLASSLOOP_.+"
@@ -37,6 +42,8 @@ def event_loop_guard() -> Iterator[BlockBuster]:
     guard = BlockBuster(scanned_modules=[glassloop], excluded_modules=["glassloop.testing"])
     for harmless in ("os.path.abspath", "os.getcwd"):  # they ask the kernel, never a disk
         guard.functions.pop(harmless)
+    for function in guard.functions.values():  # asyncpg looks for certificates, on a loop where nobody waits
+        function.can_block_in("postgres_wire.py", "connect")
     TypeAdapter(int)  # looks for plugins on the disk, once in the life of a process
     guard.activate()
     yield guard
@@ -47,6 +54,36 @@ def event_loop_guard() -> Iterator[BlockBuster]:
 def root() -> Path:
     """The root of the repository."""
     return ROOT
+
+
+@pytest.fixture(scope="session")
+def redis_process(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisProcess]:
+    """A Redis server, for all tests."""
+    with redis_server(tmp_path_factory.mktemp("redis")) as server:
+        yield server
+
+
+_databases = count()
+
+
+@pytest.fixture
+def redis_url(redis_process: RedisProcess) -> str:
+    """An empty database of a Redis server, for this test alone."""
+    return redis_process.database(next(_databases) % REDIS_DATABASES)
+
+
+@pytest.fixture(scope="session")
+def postgres_process() -> Iterator[PostgresProcess]:
+    """A PostgreSQL server, for all tests."""
+    with postgres_server() as server:
+        yield server
+
+
+@pytest.fixture
+def postgres_url(postgres_process: PostgresProcess) -> Iterator[str]:
+    """An empty database of a PostgreSQL server, for this test alone."""
+    with postgres_process.database() as url:
+        yield url
 
 
 @pytest.fixture

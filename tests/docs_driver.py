@@ -50,6 +50,7 @@ def check_output(printed: str, wanted: str) -> None:
 
 def main() -> None:
     """Run the plan; the first block that fails ends the process with its place on stderr."""
+    sys.path.insert(0, os.getcwd())  # blocks with a title can be imported by those after them
     module = types.ModuleType("__main__")
     sys.modules["__main__"] = module
     printed = ""

@@ -26,7 +26,7 @@ LEVELS = (
     {"tools", "models"},
     {"memory", "middleware", "journal"},
     {"loop", "run", "results", "stream", "portal", "stores", "knowledge"},
-    {"agent", "driver", "holding", "options"},
+    {"agent", "assembly", "driver", "holding", "options", "runnable", "tree"},
     {"runtime", "teams"},
     {"cli", "server", "__main__"},
 )

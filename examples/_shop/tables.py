@@ -10,7 +10,7 @@ from dataclasses import astuple
 from datetime import datetime
 from typing import Any, Protocol
 
-from glassloop import FatalToolError, ToolError
+from glassloop import FatalToolError, RunContext, ToolError
 
 from .data import POLICIES, orders
 
@@ -87,13 +87,13 @@ class Connection(Protocol):
         ...
 
 
-def database() -> str:
-    """The path of the file that the STORE variable names; default glassloop.db in the working directory.
+def database(context: RunContext | None = None) -> str:
+    """The path of the file that the run's journal stands in; outside a run that of STORE, or else glassloop.db.
 
     Raises:
-        FatalToolError: STORE names something else than a file.
+        FatalToolError: the journal stands somewhere else than in a file.
     """
-    url = os.environ.get("STORE") or DEFAULT_STORE
+    url = context.store.url if context and context.store else os.environ.get("STORE") or DEFAULT_STORE
     scheme, _, path = url.partition(":///")
     if scheme.lower() != "sqlite" or not path:
         kind = scheme.partition(":")[0]
@@ -102,9 +102,9 @@ def database() -> str:
 
 
 @contextmanager
-def connected() -> Generator[sqlite3.Connection]:
+def connected(context: RunContext | None = None) -> Generator[sqlite3.Connection]:
     """A connection to the file, whose tables are there; rows can be read by name."""
-    with closing(sqlite3.connect(database(), timeout=30, isolation_level=None)) as connection:
+    with closing(sqlite3.connect(database(context), timeout=30, isolation_level=None)) as connection:
         connection.row_factory = sqlite3.Row
         if not is_prepared(connection):
             connection.execute("BEGIN IMMEDIATE")
@@ -120,16 +120,7 @@ def is_prepared(connection: Connection) -> bool:
 
 
 def prepare(connection: Connection) -> None:
-    """Make the tables and fill them, inside the transaction that is open, unless that was done before.
-
-    Raises:
-        FatalToolError: the transaction is another file's than the one that is read.
-    """
-    file = connection.execute("PRAGMA database_list").fetchone()[2]
-    if not os.path.samefile(file, database()):
-        raise FatalToolError(
-            "The journal and the shop's tables stand in one file: name it with STORE, not with --store."
-        )
+    """Make the tables and fill them, inside the transaction that is open, unless that was done before."""
     if is_prepared(connection):
         return
     for statement in TABLES:

@@ -5,10 +5,10 @@ python -m examples.orders chat --trace
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from glassloop import Agent
+from glassloop.memory import Entities
 from glassloop.testing import StandIn
 
 from .tools import create_work_order, get_order_status, query_orders
@@ -29,14 +29,14 @@ agent = Agent(
     tools=[get_order_status, query_orders, create_work_order],
     name="orders",
     instructions=INSTRUCTIONS,
+    memory=[Entities()],
 )
 
 STAND_IN = StandIn("stand_in.py", beside=__file__, wire="openai")
 
 
 def app(server: FastAPI, runtime: Runtime) -> None:
-    """Add the desk's routes to the server of `glassloop serve`; the shop's tables stand where the journal does."""
+    """Add the desk's routes to the server of `glassloop serve`."""
     from .http import routes
 
-    os.environ["STORE"] = runtime.store.url
     server.include_router(routes(runtime))

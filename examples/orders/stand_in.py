@@ -1,16 +1,18 @@
 """The model that stands in for the order desk when there is no key: it reads the question and the tool results.
 
 Like real models it slips: six digits such as 202403 it takes for the year 20240, and reads in the tool's answer what a
-year may be. What the question leaves out (`it`, whose orders) it takes from what the tools said earlier.
+year may be. What the question leaves out (`it`, whose orders) it takes from the note of known entities, or from earlier
+calls that it sees.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 from typing import Any
 
-from glassloop.core.messages import ToolCall
+from glassloop.core.messages import ToolCall, UserMessage
 from glassloop.testing import Conversation, Reaction, ToolOutcome, ask, call
 
 _FIRST = ("January", "February", "March", "April", "May", "June")
@@ -47,6 +49,8 @@ WORKS = (
 )
 AGAIN = re.compile(r"\bagain\b|\bsame\b|\bonce more\b|再|同样|重复", re.I)
 NOTE = re.compile(r"(?:(?:\bbecause\b|\bsaying\b|备注)\s*[:：]?|[:：])\s*(.+)$", re.I | re.S)
+
+LAST_CALL = re.compile(r"^- (\w+) was last called with (\{.*\})$", re.M)
 
 AGENT_NUMBER = re.compile(
     r"\bagent\s*(?:number|no\.?|#)?\s*(\d+)|(?:代理商?|经销商)\s*(\d+)|(?<!\d)(\d+)\s*号?\s*(?:代理|经销)", re.I
@@ -91,21 +95,30 @@ class Asked:
     chinese: bool
     turn: tuple[ToolOutcome, ...]
     earlier: tuple[ToolOutcome, ...]
+    noted: dict[str, dict[str, Any]]
 
     def say(self, english: str, chinese: str) -> str:
         """The sentence in the language of the question."""
         return chinese if self.chinese else english
 
     def last(self, tool: str) -> dict[str, Any]:
-        """What that tool said when it last answered before this turn; empty if it never did."""
-        found = [result.fields for result in self.earlier if result.name == tool and result.fields]
-        return found[-1] if found else {}
+        """What that tool was last asked successfully before this turn; empty if it never was."""
+        found = [dict(result.arguments) for result in self.earlier if result.name == tool and result.fields]
+        return self.noted.get(tool) or (found[-1] if found else {})
+
+
+def noted(conversation: Conversation) -> dict[str, dict[str, Any]]:
+    """The last call of each tool, as notes in the conversation tell it."""
+    texts = (message.text for message in conversation.messages[:-1] if isinstance(message, UserMessage))
+    return {tool: json.loads(arguments) for text in texts for tool, arguments in LAST_CALL.findall(text)}
 
 
 def brain(conversation: Conversation) -> Reaction:
     """The next tools to call, or the answer."""
     text = conversation.user
-    asked = Asked(text, bool(re.search(r"[一-鿿]", text)), conversation.results, conversation.earlier)
+    asked = Asked(
+        text, bool(re.search(r"[一-鿿]", text)), conversation.results, conversation.earlier, noted(conversation)
+    )
     if not conversation.tools:
         return asked.say("I have no tools to look orders up with.", "我没有可用的查询工具。")
     if WORK.search(text) or (AGAIN.search(text) and _earlier_work(asked) and not ORDERS.search(text)):
@@ -114,8 +127,8 @@ def brain(conversation: Conversation) -> Reaction:
         return _status(asked, numbers)
     if ORDERS.search(text) or _goes_on(asked):
         return _orders(asked)
-    if (known := asked.last("get_order_status")) and IT.search(text):
-        return told_status(asked, known)
+    if IT.search(text) and (known := asked.last("get_order_status")):
+        return _status(asked, [known["order_id"]])
     return asked.say(
         "I can tell where an order is, list the orders of a sales agent, and open work orders. What do you need?",
         "我可以查订单状态、查代理商的订单、创建工单。请问需要哪一项？",
@@ -220,16 +233,14 @@ def _orders(asked: Asked) -> Reaction:
     tried = [result for result in asked.turn if result.name == "query_orders"]
     if tried and tried[-1].fields:
         return told_orders(asked, tried[-1].fields)
-    known, period = asked.last("query_orders"), first_reading(asked.text)
-    agent = agent_in(asked.text) or known.get("agent_zh" if asked.chinese else "agent")
+    known, named, period = asked.last("query_orders"), agent_in(asked.text), first_reading(asked.text)
     if tried:
         return _corrected(asked, tried) or unlisted(asked, tried[-1])
+    agent = named or known.get("agent")
     if agent is None:
         return asked.say("Whose orders? Tell me the sales agent.", "请问查哪个代理商的订单？")
-    if known and not agent_in(asked.text):
-        if not period.arguments:
-            return told_orders(asked, known)
-        period = Period(period.year or known.get("year"), period.month)
+    if named is None:
+        period = Period(period.year or known.get("year"), period.month if period.arguments else known.get("month"))
     return ask(
         call("query_orders", agent=agent, **period.arguments),
         text=asked.say(f"I look up the orders of {agent}.", f"查询{agent}的订单。"),

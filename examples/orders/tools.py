@@ -18,13 +18,13 @@ MOST = 50
 """Orders in one answer."""
 
 
-def get_order_status(order_id: str) -> dict[str, Any]:
+def get_order_status(context: RunContext, order_id: str) -> dict[str, Any]:
     """Get where an order is.
 
     Args:
         order_id: number of the order, such as A-1024
     """
-    with connected() as connection:
+    with connected(context) as connection:
         order = find_order(connection, order_id)
     return lean({name: value for name, value in order.items() if name not in _NOT_ITS_STATUS})
 
@@ -32,7 +32,9 @@ def get_order_status(order_id: str) -> dict[str, Any]:
 _NOT_ITS_STATUS = ("agent_id", "customer", "kind", "amount_cny")
 
 
-def query_orders(agent: str, year: Year | None = None, month: Month | None = None) -> dict[str, Any]:
+def query_orders(
+    context: RunContext, agent: str, year: Year | None = None, month: Month | None = None
+) -> dict[str, Any]:
     """List the orders of a sales agent, newest first; of all time unless a year, or a year and a month, is given.
 
     Args:
@@ -43,7 +45,7 @@ def query_orders(agent: str, year: Year | None = None, month: Month | None = Non
     if month is not None and year is None:
         raise ToolError("A month needs its year: call query_orders again with both, or ask the user for the year.")
     period = f"{year or '%'}-{f'{month:02}' if month else '%'}-%" if year else "%"
-    with connected() as connection:
+    with connected(context) as connection:
         known = _agent(connection, agent)
         query = """
             SELECT order_id, ordered_on, product, product_zh, kind, amount_cny, status FROM orders

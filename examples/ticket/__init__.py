@@ -5,7 +5,6 @@ python -m examples.ticket --trace "Customer complains that order 2024001 was nev
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING
 
 from glassloop import Agent
@@ -35,8 +34,7 @@ STAND_IN = StandIn("stand_in.py", beside=__file__, wire="openai")
 
 
 def app(server: FastAPI, runtime: Runtime) -> None:
-    """Add the desk's routes to the server of `glassloop serve`; the shop's tables stand where the journal does."""
+    """Add the desk's routes to the server of `glassloop serve`."""
     from .http import routes
 
-    os.environ["STORE"] = runtime.store.url
     server.include_router(routes(runtime))

@@ -23,13 +23,13 @@ SUPERVISED_CNY = 500.0
 """A refund above this is confirmed by a supervisor."""
 
 
-def query_order_detail(order_id: str) -> dict[str, Any]:
+def query_order_detail(context: RunContext, order_id: str) -> dict[str, Any]:
     """Get everything that is known about an order: product, price, payment, shipping, earlier tickets and refunds.
 
     Args:
         order_id: number of the order, such as 2024001
     """
-    with connected() as connection:
+    with connected(context) as connection:
         order = find_order(connection, order_id)
         tickets = "SELECT number, title, status FROM tickets WHERE order_id = ? ORDER BY id"
         order["tickets"] = [dict(row) for row in connection.execute(tickets, (order["order_id"],))]
@@ -43,13 +43,13 @@ def refunded(connection: Connection, order_id: str) -> float:
     return round(connection.execute(query, (order_id,)).fetchone()[0], 2)
 
 
-def search_policy(query: str) -> list[dict[str, str]]:
+def search_policy(context: RunContext, query: str) -> list[dict[str, str]]:
     """Search the after-sales policies, the best match first; nothing is returned where no policy speaks of it.
 
     Args:
         query: what it is about, in English or Chinese, such as "order not shipped"
     """
-    with connected() as connection:
+    with connected(context) as connection:
         policies = [dict(row) for row in connection.execute("SELECT * FROM policies ORDER BY policy_id")]
     wanted = words_of(query)
     scored = [(score(wanted, policy), policy) for policy in policies]
@@ -97,9 +97,9 @@ def create_ticket(
     return {"ticket": number, "order_id": order, "priority": priority, "status": "open"}
 
 
-def void_refund(arguments: dict[str, Any], result: dict[str, Any]) -> None:
+def void_refund(context: RunContext, arguments: dict[str, Any], result: dict[str, Any]) -> None:
     """Take a refund back that was submitted by a run which failed later."""
-    with connected() as connection:
+    with connected(context) as connection:
         connection.execute("UPDATE refunds SET status = 'void' WHERE number = ?", (result["refund"],))
 
 

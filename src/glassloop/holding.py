@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -18,12 +17,16 @@ from glassloop.journal.projection import ApprovalFilter, RunFilter
 from glassloop.journal.recorder import Recorder
 from glassloop.journal.state import fold
 from glassloop.memory.session import SessionBusy, WhenBusy
-from glassloop.memory.turn import handed_over, turn_of
+from glassloop.memory.turn import handed_over, turn_of, turns_of
 from glassloop.run import close
 from glassloop.stores import Store
-from glassloop.stores.owner import is_gone, this_process
+from glassloop.stores.owner import this_process
+from glassloop.tree import close_below
 
 _log = logging.getLogger("glassloop")
+
+_ALL = 1_000
+_LAST = 3
 
 
 @asynccontextmanager
@@ -43,6 +46,8 @@ async def held(
         async with store.sessions.lock(who.session, run_id, busy):
             if begins and busy == "refuse":
                 await refuse_where_busy(store, who.session, run_id)
+            if store.sessions_url is not None:
+                await _catch_up(store, who.session)
             if begins:
                 await _close_abandoned(store, who.session)
             yield await store.sessions.load(who.session)
@@ -63,14 +68,36 @@ def _driving(store: Store, run_id: str) -> Generator[None]:
 
 async def refuse_where_busy(store: Store, session: str, run_id: str) -> None:
     """Raise SessionBusy where another run of the session goes on, or waits for a human."""
-    for row in await store.journal.runs(RunFilter(session=session, finished=False, limit=1_000)):
+    for row in await store.journal.runs(RunFilter(session=session, finished=False, roots=True, limit=1_000)):
         if row.id == run_id:
             continue
         if row.status == "waiting":
             asked = await store.journal.approvals(ApprovalFilter(run_id=row.id, status="pending"))
             raise SessionBusy(session, row.id, asked[-1].approval_id if asked else None)
-        if row.owner is None or not await asyncio.to_thread(is_gone, row.owner):
+        if row.owner is None or not await store.is_gone(row.owner):
             raise SessionBusy(session, row.id)
+
+
+async def _catch_up(store: Store, session: str) -> None:
+    """Let turns join a session that stands elsewhere than the journal, where a run was cut off before its turn had.
+
+    Each run of the session begins with this, so the turns of those that were driven last are enough; where the session
+    is empty, because its store has lost it or is new, it is all of them.
+    """
+    rows = await store.journal.runs(RunFilter(session=session, roots=True, limit=_ALL))
+    driven = sorted((row for row in rows if row.finished or row.steps), key=lambda row: row.updated_at)
+    messages = await store.sessions.load(session)
+    for row in driven[-_LAST:] if messages else driven:
+        try:
+            events = await store.journal.read(row.id)
+        except StoreError as error:
+            _log.warning("What run %s said may be missing from session %r: %s", row.id, session, error)
+            continue
+        length = session_length(events)
+        for turn in turns_of(events, messages[:length]):
+            if length is None or messages[length : length + len(turn.messages)] != turn.messages:
+                await store.sessions.append(*turn)
+                messages = await store.sessions.load(session)
 
 
 async def _close_abandoned(store: Store, session: str) -> None:
@@ -78,8 +105,8 @@ async def _close_abandoned(store: Store, session: str) -> None:
 
     Calls that have a result keep it; the others get one that says that they were interrupted.
     """
-    for row in reversed(await store.journal.runs(RunFilter(session=session, finished=False, limit=1_000))):
-        if row.status == "waiting" or row.owner is None or not await asyncio.to_thread(is_gone, row.owner):
+    for row in reversed(await store.journal.runs(RunFilter(session=session, finished=False, roots=True, limit=1_000))):
+        if row.status == "waiting" or row.owner is None or not await store.is_gone(row.owner):
             continue
         try:
             await _close(store, row.id, session)
@@ -100,8 +127,9 @@ async def _close(store: Store, run_id: str, session: str) -> None:
     state = fold(events, before)
     recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before)
     recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
-    recorder.turn = partial(turn_of, before=handed_over(events, before))
+    recorder.turn, recorder.apart = partial(turn_of, before=handed_over(events, before)), store.sessions_url is not None
     await close(recorder, Finish("cancelled", message="Interrupted: the process that drove the run has ended."))
+    await close_below(store, run_id)
     await hand_over(store, recorder)
 
 

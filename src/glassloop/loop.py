@@ -1,32 +1,34 @@
 """THE loop: look at what is missing, do that one thing, record it, look again.
 
 A run is its journal. Each turn `next_move` reads the folded state and says what to do: ask the model, run tool calls,
-nudge, wait for a human, finish. Nothing is remembered here, so a fresh run and one that goes on after a crash, an
-approval or a fork take the same path. Every defence is middleware around `ask` and `call`; none is in this file.
+nudge, have the older part summarised, wait for a human, finish. Nothing is remembered here, so a fresh run and one that
+goes on after a crash, an approval or a fork take the same path. Every defence is middleware around `ask` and `call`;
+none is in this file.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import Any, cast
 
 from glassloop.core.errors import FatalToolError, ModelError, StoreError
-from glassloop.core.events import AttemptFailed, DriverRested, ModelReplied, Nudged, ToolStarted
+from glassloop.core.events import AttemptFailed, ModelReplied, Nudged, ToolStarted
 from glassloop.core.messages import ToolCall
 from glassloop.journal.budget import Terms
-from glassloop.journal.moves import AskModel, Finish, Nudge, Rest, RunCalls, Undo, Wait, next_move
-from glassloop.journal.recorder import now_ms
+from glassloop.journal.moves import AskModel, Finish, Nudge, Rest, RunCalls, Summarize, Undo, Wait, next_move
+from glassloop.journal.view import View
 from glassloop.middleware.call import Call, ModelCall
 from glassloop.models.model import ModelRequest, ToolSpec
-from glassloop.run import Run
+from glassloop.run import Driven, Run
 from glassloop.tools.calls import prepare_calls
 from glassloop.tools.toolset import ToolIndex
 
 
-async def drive(run: Run) -> None:
-    """Drive a run until it rests: finished, or waiting for a human.
+async def drive(run: Driven, turn: Callable[[Any], Awaitable[None]] | None = None) -> None:
+    """Drive a run until it rests: finished, or waiting for a human. `turn` does it instead of the loop, for a flow.
 
     Raises:
         asyncio.CancelledError: cancelled; the run has its outcome.
@@ -39,7 +41,7 @@ async def drive(run: Run) -> None:
     clock = asyncio.timeout(seconds)
     try:
         async with clock:
-            await _turn_until_rest(run)
+            await (turn or _turn_until_rest)(cast("Run", run))
     except TimeoutError:
         if not clock.expired():
             raise
@@ -58,12 +60,16 @@ async def drive(run: Run) -> None:
 
 async def _turn_until_rest(run: Run) -> None:
     while True:
+        await run.take_over()
         index, specs = await run.tools()
         head = run.requests.head_bytes(run.instructions, specs)
-        terms = Terms(now_ms(), head, run.prices.rates, run.model.name, index.undoable)
+        view = await run.view(run.recorder.state, head) if run.view else None
+        terms = Terms(run.recorder.now(), head, run.prices.rates, run.model.name, index.undoable, view, run.left())
         match next_move(run.recorder.state, terms):
             case AskModel() as move:
-                await _ask(run, index, specs, move)
+                await _ask(run, index, specs, move, view)
+            case Summarize() as move:
+                await run.summarize(move)
             case RunCalls(calls):
                 soon = run.recorder.commit_soon()
                 try:
@@ -79,25 +85,24 @@ async def _turn_until_rest(run: Run) -> None:
             case Finish() as end:
                 return await run.finish(end)
             case Wait():
-                run.recorder.record(DriverRested())
-                return await run.recorder.commit()
+                return await run.rest()
             case Rest():
                 return await run.recorder.commit()
         _raise_if_cancelled(run)
 
 
-async def _ask(run: Run, index: ToolIndex, specs: tuple[ToolSpec, ...], move: AskModel) -> None:
-    """One step: ask the model and record what it says."""
+async def _ask(run: Run, index: ToolIndex, specs: tuple[ToolSpec, ...], move: AskModel, view: View | None) -> None:
+    """One step: ask the model and record what it says. Without a view it reads the whole conversation."""
     if run.settings.max_tokens != move.max_tokens:
         run.settings = replace(run.settings, max_tokens=move.max_tokens)
     request = ModelRequest(
-        messages=tuple(run.recorder.state.conversation),
+        messages=tuple(run.recorder.state.conversation) if view is None else view.messages,
         instructions=run.instructions,
         tools=() if move.final else specs,
         settings=run.settings,
         stream=run.recorder.watched,
     )
-    run.recorder.record(run.requests.describe(request, run.model.name, move))
+    run.recorder.record(run.requests.describe(request, run.model.name, move, view))
     await run.recorder.commit()
     began = time.perf_counter()
     call = ModelCall(run.model, request, run.recorder)

@@ -27,7 +27,8 @@ class RunOptions(TypedDict, total=False):
         history: messages that come before, e.g. an earlier result's `messages`.
         limits: instead of the agent's.
         model: instead of the agent's.
-        store: where the journal is: a Store or a URL; default the STORE variable, else in memory.
+        store: where the journal is: a Store or a URL; default the STORE variable, else in memory. With a URL, sessions
+            are where the SESSIONS variable says, if it is set (see `open_store`).
         approve: asks a human about a held call; without it the call is held as `approvals` says.
         approvals: `park` the run (outcome `waiting`) or `defer` the call; default what the agent's layer says.
     """

@@ -10,6 +10,7 @@ from glassloop.core.errors import FatalToolError, LimitReached, ModelError, RunE
 from glassloop.core.events import ToolFinished
 from glassloop.core.limits import OnLimit
 from glassloop.core.result import PendingApproval, RunResult, ToolExecution
+from glassloop.core.usage import Spent
 from glassloop.journal.state import State
 from glassloop.middleware.approval import pending_of
 
@@ -39,6 +40,8 @@ def result_of(state: State, values: Mapping[str, Any] | None = None) -> RunResul
         limit=end.limit if end else None,
         refusal=end.message if end and end.outcome == "refused" else None,
         seconds=state.active_ms / 1000,
+        agent=state.speaker,
+        spent=Spent(state.usage.total, state.cost_usd, state.step),
         error_kind=(end.error_kind if end else None) or (last.stop if last and last.stop == "length" else None),
     )
 

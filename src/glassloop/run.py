@@ -5,42 +5,90 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 from glassloop.core.context import RunContext
 from glassloop.core.encoding import loads
-from glassloop.core.errors import FatalToolError, RunError
+from glassloop.core.errors import FatalToolError, ModelError, RunError
 from glassloop.core.events import (
+    CallSuspended,
     DriverRested,
+    HandedOff,
     RunFinished,
+    Summarized,
     ToolAborted,
     ToolFinished,
     ToolProgress,
     UndoFinished,
     UndoStarted,
 )
-from glassloop.core.messages import ResultStatus, ToolResult
-from glassloop.journal.moves import Finish
+from glassloop.core.messages import Reply, ResultStatus, ToolResult
+from glassloop.core.usage import Usage
+from glassloop.journal.allowance import Allowance
+from glassloop.journal.moves import Finish, Summarize
 from glassloop.journal.recorder import Recorder
 from glassloop.journal.requests import RequestLog
-from glassloop.middleware.call import Call, Ended, Failed, ModelNext, Pending
+from glassloop.journal.state import State
+from glassloop.journal.view import View, message_digest
+from glassloop.middleware.call import Call, Done, Ended, Failed, ModelCall, ModelNext, Pending
 from glassloop.middleware.outcome import outcome_of
-from glassloop.models.model import Model, ModelSettings, ToolSpec
+from glassloop.models.model import Model, ModelRequest, ModelSettings, ToolSpec
 from glassloop.models.prices import Prices
+from glassloop.tools.signature import takes_context_first
 from glassloop.tools.threads import run_in_thread
 from glassloop.tools.toolset import ToolIndex
 
 UNDO_SECONDS = 60.0
+SEAT = ("requests", "model", "ask", "call", "tools", "context", "instructions", "settings", "prices", "view")
+"""What of a run is its agent's."""
+
+_SAID = ("stop", "length", "unknown")
 
 
-@dataclass
-class Run:
-    """What the loop needs to drive one run.
+@dataclass(kw_only=True)
+class Driven:
+    """A run that is driven: by the loop, or by the code of a flow.
 
     Args:
         recorder: the journal's one writer, with the state.
+        error: the exception behind an outcome `failed`.
+        task: the task that drives it.
+        cancels: cancellations of that task that are not this run's.
+        letting_go: whether a cancellation means that this process stops, and not that the run does.
+    """
+
+    recorder: Recorder
+    error: RunError | None = None
+    task: asyncio.Task[Any] | None = None
+    cancels: int = 0
+    letting_go: Callable[[], bool] = lambda: False
+
+    async def rest(self) -> None:
+        """Let go of the run, which waits for a human."""
+        self.recorder.record(DriverRested(waiting=True))
+        await self.recorder.commit()
+
+    async def interrupted(self) -> None:
+        """The driving was cancelled: so is the run, unless only this process stops; then any driver may go on."""
+        if self.letting_go():
+            self.recorder.record(DriverRested())
+            return await self.recorder.commit()
+        return await self.finish(Finish("cancelled", message="The run was cancelled."))
+
+    async def finish(self, end: Finish) -> None:
+        """Give every open call its result, then close the run."""
+        await close(self.recorder, end)
+
+
+@dataclass(kw_only=True)
+class Run(Driven):
+    """What the loop needs to drive one run.
+
+    Args:
         requests: describes each model request for the journal.
         model: who is asked.
         ask: the model stack.
@@ -50,13 +98,12 @@ class Run:
         instructions: the system prompt.
         settings: how to sample.
         prices: what a reply costs.
-        error: the exception behind an outcome `failed`.
-        task: the task that drives it.
-        cancels: cancellations of that task that are not this run's.
-        letting_go: whether a cancellation means that this process stops, and not that the run does.
+        view: what of the conversation the next request shows; None where it shows everything.
+        left: what the tree of runs leaves to this one.
+        agent: whose model, instructions and tools these are.
+        seat: what the loop needs for another agent of this name.
     """
 
-    recorder: Recorder
     requests: RequestLog
     model: Model
     ask: ModelNext
@@ -66,10 +113,20 @@ class Run:
     instructions: str
     settings: ModelSettings
     prices: Prices
-    error: RunError | None = None
-    task: asyncio.Task[Any] | None = None
-    cancels: int = 0
-    letting_go: Callable[[], bool] = lambda: False
+    view: Callable[[State, int], Awaitable[View | None]] | None = None
+    left: Callable[[], Allowance | None] = lambda: None
+    agent: str = ""
+    seat: Callable[[str], Awaitable[Run]] | None = None
+
+    async def take_over(self) -> None:
+        """Let the agent that has the conversation now have its own model, instructions and tools."""
+        speaker = self.recorder.state.speaker
+        if speaker == self.agent or self.seat is None:
+            return
+        other = await self.seat(speaker)
+        for name in SEAT:
+            setattr(self, name, getattr(other, name))
+        self.agent = speaker
 
     def progress(self, call_id: str) -> Callable[[Any], None] | None:
         """What a tool's progress goes to, from any thread; None where nobody watches."""
@@ -88,13 +145,66 @@ class Run:
 
     def settle(self, call: Call, ended: Ended, ms: float) -> None:
         """Record the one result of a call; a pending one has none yet, and a transaction has recorded its own."""
+        if isinstance(ended, Pending) and ended.below is not None:
+            self.recorder.record(CallSuspended(call.call.id, ended.below))
         if isinstance(ended, Pending) or call.recorded:
             return
+        target: Any = getattr(call.tool.function, "hands_off_to", None) if call.tool else None
+        if target is not None and isinstance(ended, Done):
+            ended = self._handed_off(call, target.name, ended)
         private = ended.private if isinstance(ended, Failed) else None
         outcome = outcome_of(call, ended, ms)
         self.recorder.keep_all(outcome.blobs)
         self.recorder.values.update(outcome.values)
         self.recorder.record(outcome.data, private)
+
+    def _handed_off(self, call: Call, agent: str, ended: Done) -> Done | Failed:
+        state = self.recorder.state
+        if state.handoffs and state.handoffs[-1] == state.step:
+            return Failed(f"The conversation has been handed to {state.speaker} already, in this very step.")
+        self.recorder.record(HandedOff(call.call.id, agent))
+        return ended
+
+    async def summarize(self, move: Summarize) -> None:
+        """Have the older part of the conversation summarised, or record that it is left out without."""
+        wanted, reply, error = move.wanted, None, move.problem
+        model, prices = wanted.model or self.model, wanted.prices or self.prices
+        began = time.perf_counter()
+        if error is None:
+            try:
+                reply = await self._summary(move, model)
+            except ModelError as failed:
+                error = str(failed)
+        text = reply.text.strip() if reply is not None and reply.stop in _SAID else ""
+        self.recorder.record(
+            Summarized(
+                wanted.start,
+                wanted.stop,
+                wanted.covered,
+                text or None,
+                error=None if text else error or "The model gave no summary.",
+                model="" if move.problem else model.name,
+                usage=reply.usage if reply else Usage(),
+                cost_usd=prices.cost(reply) if reply else 0.0,
+                ms=round((time.perf_counter() - began) * 1000, 3),
+            )
+        )
+        await self.recorder.commit()
+
+    async def _summary(self, move: Summarize, model: Model) -> Reply:
+        """Ask, as for a step, but without tools and without anybody watching."""
+        wanted = move.wanted
+        settings = ModelSettings(timeout=self.settings.timeout)
+        if wanted.model is None:
+            extra = {key: value for key, value in self.settings.extra.items() if key != "tools"}
+            settings = replace(settings, extra=extra)
+        settings = replace(settings, max_tokens=move.max_tokens)
+        request = ModelRequest(wanted.messages, wanted.instructions, settings=settings)
+        placed = {message_digest(message): message for message in wanted.messages}
+        view = View(wanted.messages, tuple(placed), placed)
+        self.recorder.record(self.requests.describe(request, model.name, move, view))
+        await self.recorder.commit()
+        return await self.ask(ModelCall(model, request, self.recorder, aside=True))
 
     def abort(self, error: FatalToolError) -> None:
         """A tool asked for the run to stop."""
@@ -111,8 +221,8 @@ class Run:
         tool = index.find(done.result.name)
         assert tool is not None
         assert tool.undo is not None
-        key = self.context.for_call(0, f"undo/{done.call_id}", None).idempotency_key
-        self.recorder.record(UndoStarted(done.call_id, key))
+        context = self.context.for_call(0, f"undo/{done.call_id}", None)
+        self.recorder.record(UndoStarted(done.call_id, context.idempotency_key))
         await self.recorder.commit()
         arguments = loads(done.arguments or "{}")
         value = self.recorder.values.get(done.call_id)
@@ -122,26 +232,16 @@ class Run:
             value = loads(done.result.content) if done.form == "json" else done.result.content
         error: str | None = None
         try:
+            undo = partial(tool.undo, context) if takes_context_first(tool.undo) else tool.undo
             async with asyncio.timeout(UNDO_SECONDS):
-                if inspect.iscoroutinefunction(tool.undo):
-                    await tool.undo(arguments, value)
+                if inspect.iscoroutinefunction(undo):
+                    await undo(arguments, value)
                 else:
-                    await run_in_thread(lambda: tool.undo(arguments, value) if tool.undo else None)
+                    await run_in_thread(lambda: undo(arguments, value))
         except Exception as failed:  # noqa: BLE001 - the other undos must still run
             error = type(failed).__name__
         self.recorder.record(UndoFinished(done.call_id, error))
         await self.recorder.commit()
-
-    async def interrupted(self) -> None:
-        """The driving was cancelled: so is the run, unless only this process stops; then any driver may go on."""
-        if self.letting_go():
-            self.recorder.record(DriverRested())
-            return await self.recorder.commit()
-        return await self.finish(Finish("cancelled", message="The run was cancelled."))
-
-    async def finish(self, end: Finish) -> None:
-        """Give every open call its result, then close the run."""
-        await close(self.recorder, end)
 
 
 async def close(recorder: Recorder, end: Finish) -> None:

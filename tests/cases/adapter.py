@@ -21,6 +21,7 @@ from glassloop.core.events import RunFinished, TextDelta, ToolFinished, ToolStar
 from glassloop.core.messages import Message
 from glassloop.core.result import Decision, RunResult
 from glassloop.core.usage import Usage
+from glassloop.memory import ContextStrategy, LastMessages, Summary, TokenWindow
 from glassloop.models.anthropic import Anthropic
 from glassloop.models.model import Model
 from glassloop.models.openai_chat import OpenAIChat, from_openai
@@ -38,7 +39,7 @@ OUTCOMES = {
     "filtered": "refused",
     "waiting": "paused",
 }
-NOT_BUILT = ("window_messages", "limit_tokens", "inject_user_text_before_next_request")
+NOT_BUILT = ("inject_user_text_before_next_request",)
 SETTINGS = {item.name for item in fields(ModelSettings)}
 
 
@@ -61,20 +62,24 @@ async def arun(case: dict[str, Any], base_url: str, tools: list[Any]) -> dict[st
     """`run`, on the caller's event loop."""
     asked = case["input"]
     _refuse_what_is_not_built(asked, tools)
-    agent = Agent(
-        _model(asked, base_url, case["x"]["root"]),
-        [_tool(given) for given in tools],
-        settings=_settings(asked),
-        limits=_limits(asked),
-    )
     history = from_openai([*_list(asked.get("history")), *_list(asked.get("start_history_ends_with"))])
-    plays = [await _turn(agent, asked, asked.get("prompt"), history)]
+    agents = [
+        Agent(
+            _model(asked, base_url, case["x"]["root"]),
+            [_tool(given) for given in tools],
+            settings=_settings(asked),
+            limits=_limits(asked),
+            memory=memory,
+        )
+        for memory in _memories(asked)
+    ]
+    plays = [await _turn(agent, asked, asked.get("prompt"), history) for agent in agents]
     if asked.get("follow_up"):
-        plays.append(await _turn(agent, asked, asked["follow_up"], _messages(plays[-1])))
-    told = _told(plays)
+        plays.append(await _turn(agents[-1], asked, asked["follow_up"], _messages(plays[-1])))
+    told = {**_told(plays), "sub_runs": len(agents)}
     if told["outcome"] != "completed" and _messages(plays[-1]):
         probe = _model(asked, case["x"]["probe_url"], case["x"]["probe_root"])
-        await agent.run("Are you still there?", history=_messages(plays[-1]), model=probe)
+        await agents[-1].run("Are you still there?", history=_messages(plays[-1]), model=probe)
     return told
 
 
@@ -82,8 +87,6 @@ def _refuse_what_is_not_built(asked: dict[str, Any], tools: list[Any]) -> None:
     for feature in NOT_BUILT:
         if asked.get(feature) is not None:
             raise NotApplicable(f"no {feature} yet")
-    if "summarise" in asked.get("then", ""):
-        raise NotApplicable("no summary of the older part yet")
     if any(given.fn is None for given in tools):
         raise NotApplicable("no handoffs yet")
 
@@ -113,7 +116,20 @@ def _settings(asked: dict[str, Any]) -> ModelSettings:
 
 def _limits(asked: dict[str, Any]) -> Limits:
     given: dict[str, Any] = asked.get("limits") or {}
+    if asked.get("window_messages"):  # a loop longer than its window, of calls that may well be alike
+        return Limits(repetition=None)
     return Limits(steps=given["max_steps"]) if "max_steps" in given else Limits()
+
+
+def _memories(asked: dict[str, Any]) -> list[list[ContextStrategy]]:
+    """What the agent of each run sees of the conversation: one run, or one for each summary that the case wants."""
+    if found := re.search(r"summarise with keep-last = (\d+)\.\.(\d+)", asked.get("then", "")):
+        return [[Summary(keep, keep, unit="messages")] for keep in range(int(found[1]), int(found[2]) + 1)]
+    if most := asked.get("window_messages"):
+        return [[LastMessages(most)]]
+    if tokens := asked.get("limit_tokens"):
+        return [[TokenWindow(tokens)]]
+    return [[]]
 
 
 async def _turn(agent: Agent, asked: dict[str, Any], prompt: str | None, history: Sequence[Message]) -> Play:

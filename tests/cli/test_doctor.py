@@ -76,7 +76,7 @@ def test_nothing_configured_is_no_problem(inside: Inside) -> None:
 def test_json(inside: Inside) -> None:
     ended = inside("doctor", "--json")
     assert ended.json["ok"] is True
-    assert [each["name"] for each in ended.json["checks"]][:4] == ["python", "sqlite", "store", "model"]
+    assert [each["name"] for each in ended.json["checks"]][:5] == ["python", "sqlite", "store", "sessions", "model"]
     assert all(each.keys() == {"name", "mark", "message"} for each in ended.json["checks"])
 
 

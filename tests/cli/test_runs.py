@@ -205,3 +205,128 @@ def test_another_agents_run_and_an_unknown_approval_are_refused(inside: Inside, 
             assert ended.err.startswith("Error: Run ")
             assert ended.err.count("\n") == 1
     assert [row["status"] for row in inside.runs()] == ["waiting", "failed", "completed"]
+
+
+# roles
+
+BANK = '''
+from glassloop import Agent, tool
+
+
+@tool(effect="write", approval=lambda arguments: "supervisor" if arguments["amount"] > 500 else True)
+def refund(amount: int) -> str:
+    """Refund."""
+    with open("refunds.txt", "a") as file:
+        file.write(f"{amount}\\n")
+    return f"refunded {amount}"
+
+
+agent = Agent(tools=[refund], name="bank")
+'''
+
+
+def refunds(inside: Inside) -> list[str]:
+    """What was refunded."""
+    file = inside.folder / "refunds.txt"
+    return file.read_text().split() if file.exists() else []
+
+
+@pytest.fixture
+def large(inside: Inside, at: At) -> str:
+    """A run of Ada's that waits for a supervisor."""
+    inside.write("bank.py", BANK)
+    with ModelServer(script=[ask(call("refund", amount=900))]) as server:
+        ended = inside("run", "bank.py", "refund it", "--user", "ada", "--json", **at(server))
+    assert ended.code == 4
+    assert "needs the role supervisor" in ended.err
+    assert "--role supervisor" in ended.err.splitlines()[-1]
+    return ended.json["run_id"]
+
+
+@pytest.mark.parametrize("decision", ["--approve", "--deny"])
+def test_an_approval_needs_its_role(inside: Inside, at: At, large: str, decision: str) -> None:
+    [approval] = approvals(inside, large)
+    options = (large, "bank.py", decision, approval)
+    with ModelServer(script=[say("done")]) as server:
+        for roles in ((), ("--role", "clerk")):
+            ended = inside("runs", "resume", *options, *roles, **at(server))
+            assert (ended.code, ended.out) == (1, "")
+            assert ended.err == (
+                f"Error: {approval}: This needs the role 'supervisor'. "
+                "Give --role supervisor, as somebody who has it would.\n"
+            )
+        assert [row["status"] for row in inside.runs()] == ["waiting"]
+        ended = inside("runs", "resume", *options, "--role", "clerk", "--role", "supervisor", **at(server))
+    assert (ended.code, ended.out) == (0, "done\n")
+    assert refunds(inside) == (["900"] if decision == "--approve" else [])
+
+
+def test_yes_approves_only_what_its_roles_may(inside: Inside, at: At, large: str) -> None:
+    with ModelServer(script=[say("done")]) as server:
+        ended = inside("runs", "resume", large, "bank.py", "--yes", **at(server))
+        assert ended.code == 4
+        assert ended.err.count("needs the role 'supervisor' (--role supervisor)") == 1
+        assert refunds(inside) == []
+        ended = inside("runs", "resume", large, "bank.py", "--yes", "--role", "supervisor", **at(server))
+    assert (ended.code, refunds(inside)) == (0, ["900"])
+
+
+def test_a_new_run_parks_what_its_roles_may_not_decide(inside: Inside, at: At) -> None:
+    inside.write("bank.py", BANK)
+    wants = ask(call("refund", amount=100), call("refund", amount=900))
+    with ModelServer(script=[wants]) as server:
+        ended = inside("run", "bank.py", "hi", "--yes", **at(server))
+        assert (ended.code, refunds(inside)) == (4, ["100"])
+    with ModelServer(script=[wants, say("done")]) as server:
+        ended = inside("run", "bank.py", "hi", "--yes", "--role", "supervisor", **at(server))
+    assert (ended.code, sorted(refunds(inside))) == (0, ["100", "100", "900"])
+
+
+def test_a_terminal_may_not_edit_its_way_past_a_role(cli: Cli, inside: Inside, at: At) -> None:
+    inside.write("bank.py", BANK)
+    with ModelServer(script=[ask(call("refund", amount=100)), say("done")]) as server:
+        terminal = cli.terminal("run", "bank.py", "hi", **at(server))
+        for text, problem in (('{"amount": 900}', "needs the role 'supervisor'"), ('{"amount": "much"}', "amount")):
+            terminal.expect("[e]dit the arguments: ")
+            terminal.type("e\n")
+            terminal.expect("Arguments as JSON: ")
+            terminal.type("\x15" + text + "\n")
+            terminal.expect(problem)
+        terminal.expect("[e]dit the arguments: ")
+        terminal.type("y\n")
+        terminal.expect("done\n")
+        assert terminal.code() == 0
+    assert refunds(inside) == ["100"]
+
+
+def test_chat_asks_about_what_its_roles_may_decide(cli: Cli, inside: Inside, at: At) -> None:
+    inside.write("bank.py", BANK)
+    with ModelServer(script=[ask(call("refund", amount=900))]) as server:
+        ended = cli("chat", "bank.py", "--yes", input="refund it\n", **at(server))
+        assert "--role supervisor" in ended.err
+        assert refunds(inside) == []
+    with ModelServer(script=[ask(call("refund", amount=900)), say("done")]) as server:
+        ended = cli("chat", "bank.py", "--yes", "--role", "supervisor", input="refund it\n", **at(server))
+    assert (ended.out, refunds(inside)) == ("done\n", ["900"])
+
+
+def test_a_decision_that_comes_too_late_is_refused(inside: Inside, at: At) -> None:
+    late = BANK.replace("name=", "middleware=[Approval(expires=0.001)], name=")
+    inside.write("bank.py", f"from glassloop.middleware.approval import Approval\n{late}")
+    with ModelServer(script=[ask(call("refund", amount=100))]) as server:
+        run = inside("run", "bank.py", "hi", "--json", **at(server)).json["run_id"]
+        [approval] = approvals(inside, run)
+        ended = inside("runs", "resume", run, "bank.py", "--approve", approval, **at(server))
+    assert (ended.code, refunds(inside)) == (1, [])
+    assert "time to decide has passed" in ended.err
+
+
+def test_a_deferred_call_is_not_decided_here(inside: Inside, at: At) -> None:
+    later = BANK.replace("name=", "middleware=[Approval(mode='defer')], name=")
+    inside.write("bank.py", f"from glassloop.middleware.approval import Approval\n{later}")
+    with ModelServer(script=[ask(call("refund", amount=100)), say("held")]) as server:
+        run = inside("run", "bank.py", "hi", "--json", **at(server)).json["run_id"]
+        [approval] = approvals(inside, run)
+        ended = inside("runs", "resume", run, "bank.py", "--approve", approval, **at(server))
+    assert (ended.code, ended.out) == (1, "")
+    assert "was deferred" in ended.err

@@ -16,6 +16,7 @@ import pytest
 
 from glassloop.cli.target import Target
 from glassloop.core.result import RunResult
+from glassloop.memory import LastTurns
 from glassloop.testing import ModelServer, call, say
 
 Example = Callable[..., Any]
@@ -100,6 +101,7 @@ def test_a_conversation_keeps_whom_it_is_about(example: Example, start: tuple[st
     assert ended.code == 0, ended.err
     assert ended.traced("action") == [
         '1 query_orders(agent="Guangdong Shenzhen")',
+        '1 query_orders(agent="Guangdong Shenzhen")',
         '1 query_orders(agent="Guangdong Shenzhen", year=2024, month=3)',
     ]
     assert (
@@ -130,14 +132,18 @@ def test_a_store_that_is_no_file_is_told_in_one_sentence(example: Example) -> No
     assert "Traceback" not in ended.err
 
 
-def test_a_journal_elsewhere_is_told_before_anything_is_written(example: Example, file: Path, tmp_path: Path) -> None:
+def test_the_tables_stand_in_the_file_of_the_journal(example: Example, file: Path, tmp_path: Path) -> None:
     other = tmp_path / "other.db"
-    example("-m", "examples.orders", "Where is order A-1024?")
-    words = ("run", "examples/orders", "--store", f"sqlite:///{other}", "open a repair work order for A-1024")
-    ended = example("-m", "glassloop", *words)
-    assert ended.code == 1
-    assert "name it with STORE, not with --store" in ended.err
-    assert work_orders(file) == []
+    example("-m", "examples.orders", "open a repair work order for A-1024")
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute(f"VACUUM INTO '{other}'")
+    with closing(sqlite3.connect(other)) as connection, connection:
+        connection.execute("UPDATE orders SET place = 'Lhasa' WHERE order_id = 'A-1024'")
+    words = ("-m", "glassloop", "run", "examples/orders:agent", "--store", f"sqlite:///{other}")
+    ended = example(*words, "Where is order A-1024?")
+    assert (ended.code, "is at Lhasa now" in ended.answer) == (0, True), ended.err
+    assert example(*words, "open a delivery work order for A-1024").code == 0
+    assert [len(work_orders(one)) for one in (file, other)] == [1, 2]
 
 
 def test_with_a_provider_the_same_tools_run(example: Example) -> None:
@@ -205,13 +211,30 @@ def test_another_question_makes_other_calls(
 def test_what_is_left_out_is_what_was_spoken_of_last(talk: Talk) -> None:
     assert calls(talk("查一下广东深圳的订单")) == [("query_orders", {"agent": "广东深圳"})]
     assert (talk("其中有多少是买断？").output or "").startswith("广东深圳的9个订单中，买断有5个")
-    assert calls(talk("那2024年3月呢")) == [("query_orders", {"agent": "广东深圳", "year": 2024, "month": 3})]
+    march = [("query_orders", {"agent": "广东深圳", "year": 2024, "month": 3})]
+    assert calls(talk("那2024年3月呢")) == march
+    assert calls(talk("其中有多少是租赁？")) == march
     assert calls(talk("浙江杭州呢？")) == [("query_orders", {"agent": "浙江杭州"})]
     assert (talk("有几个买断").output or "").startswith("浙江杭州的5个订单中，买断有4个")
     assert talk("how many were buy-outs?", "another session").output == "Whose orders? Tell me the sales agent."
     talk("Where is order A-1024?")
+    assert calls(talk("Where is it now?")) == [("get_order_status", {"order_id": "A-1024"})]
     (made,) = calls(talk("open a work order to repair it"))
     assert (made[1]["order_id"], made[1]["kind"]) == ("A-1024", "repair")
+
+
+def test_the_sales_agent_is_kept_when_a_window_has_left_the_turn_out(talk: Talk, load: Load) -> None:
+    desk = load("orders").agent
+    memory, desk.memory = desk.memory, (LastTurns(1, slack=0), *desk.memory)
+    try:
+        talk("Hello")
+        talk("Sichuan Chengdu's orders in 2024")
+        talk("Where is order A-1024?")
+        asked = talk("how many were buy-outs?")
+    finally:
+        desk.memory = memory
+    assert calls(asked) == [("query_orders", {"agent": "Sichuan Chengdu", "year": 2024})]
+    assert (asked.output or "").startswith("2 of the 3 orders of Sichuan Chengdu in 2024 are buy-outs")
 
 
 # Over HTTP
@@ -248,7 +271,12 @@ def test_a_conversation_over_http(served: Serve) -> None:
         data["data"]["text"] for name, data in events[names.index("tool_finished") :] if name == "text_delta"
     )
     assert text == said(events)
-    assert said(chat(server, "how many were buy-outs?", "monday")).startswith("5 of the 9 orders of Guangdong Shenzhen")
+    followed = chat(server, "how many were buy-outs?", "monday")
+    started = [data["data"] for name, data in followed if name == "tool_started"]
+    assert [(each["tool"], json.loads(each["arguments"])) for each in started] == [
+        ("query_orders", {"agent": "Guangdong Shenzhen"})
+    ]
+    assert said(followed).startswith("5 of the 9 orders of Guangdong Shenzhen")
     for other in (
         chat(server, "how many were buy-outs?", "monday", "demo-bob"),
         chat(server, "how many were buy-outs?"),

@@ -59,12 +59,12 @@ def rows(file: Path, table: str) -> list[dict[str, Any]]:
 def test_the_first_use_makes_and_fills_the_tables_and_the_second_leaves_them_as_they_are(
     orders: Any, desk: Any, file: Path
 ) -> None:
-    orders.get_order_status("A-1024")
+    orders.get_order_status(RunContext(None), "A-1024")
     counts = {table: len(rows(file, table)) for table in ("orders", "policies", "tickets", "refunds")}
     assert counts == {"orders": 17, "policies": 7, "tickets": 0, "refunds": 0}
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("DELETE FROM orders WHERE order_id = 'A-1017'")
-    desk.query_order_detail("2024001")
+    desk.query_order_detail(RunContext(None), "2024001")
     with writing(file) as context:
         desk.create_ticket(context, "2024001", "late", "never shipped")
     assert len(rows(file, "orders")) == 16
@@ -93,7 +93,7 @@ def test_processes_that_come_first_at_once_fill_the_tables_once(root: Path, file
 def test_without_a_file_the_tools_say_what_to_set(orders: Any, monkeypatch: pytest.MonkeyPatch, url: str) -> None:
     monkeypatch.setenv("STORE", url)
     with pytest.raises(FatalToolError, match=r"set STORE=sqlite:///file\.db, not '(memory|postgresql)'"):
-        orders.get_order_status("A-1024")
+        orders.get_order_status(RunContext(None), "A-1024")
 
 
 def test_without_store_the_file_is_in_the_working_directory(
@@ -101,7 +101,7 @@ def test_without_store_the_file_is_in_the_working_directory(
 ) -> None:
     monkeypatch.delenv("STORE")
     monkeypatch.chdir(tmp_path)
-    orders.get_order_status("A-1024")
+    orders.get_order_status(RunContext(None), "A-1024")
     assert len(rows(tmp_path / "glassloop.db", "orders")) == 17
 
 
@@ -110,7 +110,7 @@ def test_without_store_the_file_is_in_the_working_directory(
 
 @pytest.mark.parametrize("written", ["A-1024", "a-1024", "#A1024", " A-1024 "])
 def test_an_order_is_found_however_its_number_is_written(orders: Any, written: str) -> None:
-    found = orders.get_order_status(written)
+    found = orders.get_order_status(RunContext(None), written)
     assert (found["order_id"], found["status"], found["place"]) == ("A-1024", "shipped", "Wuhan sorting centre")
     assert "delivered_on" not in found, "what is unknown is left out"
 
@@ -118,12 +118,12 @@ def test_an_order_is_found_however_its_number_is_written(orders: Any, written: s
 def test_an_unknown_order_is_told(orders: Any, desk: Any) -> None:
     for look in (orders.get_order_status, desk.query_order_detail):
         with pytest.raises(ToolError, match=r"no order 'A-9999'"):
-            look("A-9999")
+            look(RunContext(None), "A-9999")
 
 
 @pytest.mark.parametrize("agent", ["Guangdong Shenzhen", "shenzhen guangdong", "广东深圳", "深圳", "42"])
 def test_an_agent_is_found_by_either_name_and_by_its_number(orders: Any, agent: str) -> None:
-    found = orders.query_orders(agent)
+    found = orders.query_orders(RunContext(None), agent)
     assert (found["agent_id"], found["agent_zh"], found["count"]) == (42, "广东深圳", 9)
     assert sum(order["kind"] == "buyout" for order in found["orders"]) == 5
     assert "year" not in found
@@ -131,18 +131,18 @@ def test_an_agent_is_found_by_either_name_and_by_its_number(orders: Any, agent: 
 
 @pytest.mark.parametrize(("year", "month", "count"), [(2024, None, 9), (2024, 3, 5), (2024, 1, 2), (2023, None, 0)])
 def test_a_period_narrows_the_list(orders: Any, year: int, month: int | None, count: int) -> None:
-    found = orders.query_orders("42", year, month)
+    found = orders.query_orders(RunContext(None), "42", year, month)
     assert (found["count"], len(found["orders"])) == (count, count)
     assert found["total_cny"] == sum(order["amount_cny"] for order in found["orders"])
 
 
 def test_what_the_list_cannot_do_is_told(orders: Any) -> None:
     with pytest.raises(ToolError, match="There are: Sichuan Chengdu"):
-        orders.query_orders("Atlantis")
+        orders.query_orders(RunContext(None), "Atlantis")
     with pytest.raises(ToolError, match="There is no sales agent"):
-        orders.query_orders(" ")
+        orders.query_orders(RunContext(None), " ")
     with pytest.raises(ToolError, match="needs its year"):
-        orders.query_orders("42", month=3)
+        orders.query_orders(RunContext(None), "42", month=3)
 
 
 @pytest.mark.parametrize(
@@ -187,7 +187,7 @@ def test_the_same_work_order_in_a_session_is_one(orders: Any, file: Path) -> Non
 def test_a_work_order_for_an_order_that_does_not_exist_leaves_nothing(orders: Any, file: Path) -> None:
     with pytest.raises(ToolError, match="no order"), writing(file) as context:
         orders.create_work_order(context, "A-9999", "repair", "")
-    orders.get_order_status("A-1024")
+    orders.get_order_status(RunContext(None), "A-1024")
     assert rows(file, "tickets") == []
 
 
@@ -198,7 +198,7 @@ def test_an_order_has_its_tickets_and_refunds(desk: Any, file: Path) -> None:
     with writing(file) as context:
         desk.create_ticket(context, "#2024001", "late", "never shipped", "high")
         desk.submit_refund(context, "2024001", 100.5, "late")
-    found = desk.query_order_detail("2024001")
+    found = desk.query_order_detail(RunContext(None), "2024001")
     assert found["tickets"] == [{"number": "TK-0001", "title": "late", "status": "open"}]
     assert found["refunded_cny"] == 100.5
     assert (found["amount_cny"], found["status"], found["customer"]) == (1899.0, "paid", "张伟")
@@ -226,14 +226,14 @@ def test_an_order_has_its_tickets_and_refunds(desk: Any, file: Path) -> None:
     ],
 )
 def test_policies_are_found_in_both_languages(desk: Any, query: str, first: str) -> None:
-    found = desk.search_policy(query)
+    found = desk.search_policy(RunContext(None), query)
     assert found[0]["policy_id"] == first
     assert found[0]["text"].isascii() == query.isascii(), "the policy comes in the language of the query"
 
 
 @pytest.mark.parametrize("query", ["", "the order", "quantum", "天气"])
 def test_no_policy_is_no_policy(desk: Any, query: str) -> None:
-    assert desk.search_policy(query) == []
+    assert desk.search_policy(RunContext(None), query) == []
 
 
 @pytest.mark.parametrize(("amount", "who"), [(0.01, True), (500, True), (500.01, "supervisor"), (800, "supervisor")])
@@ -260,7 +260,7 @@ def test_a_refund_that_is_undone_is_void_and_can_be_refunded_again(desk: Any, fi
     with writing(file) as context:
         given = {"order_id": "2024002", "amount": 259, "reason": "broken"}
         made = desk.submit_refund(context, **given)
-    desk.submit_refund.undo(given, made)
+    desk.submit_refund.undo(RunContext(None), given, made)
     assert [(row["number"], row["status"]) for row in rows(file, "refunds")] == [("RF-0001", "void")]
     with writing(file) as context:
         assert desk.submit_refund(context, **given)["refund"] == "RF-0002"

@@ -22,7 +22,7 @@ from glassloop.core.events import (
     ToolFinished,
 )
 from glassloop.core.messages import UserMessage
-from glassloop.journal.requests import message_digest
+from glassloop.journal.view import message_digest
 from glassloop.memory.turn import turns_of
 from glassloop.models.sendable import sendable
 

@@ -347,6 +347,28 @@ async def test_writes_are_undone_in_reverse_when_the_run_fails(store: Store, fai
         assert result.outcome == "failed"
 
 
+async def test_an_undo_is_given_the_context_if_it_asks_for_it(store: Store) -> None:
+    undone: list[tuple[Any, str | None, bool, str]] = []
+
+    async def undo(context: RunContext[str], arguments: dict[str, Any], result: Any) -> None:
+        undone.append((context.deps, context.user, context.idempotency_key != "", f"{arguments['name']} {result}"))
+
+    @tool(effect="write", undo=undo)
+    def make(name: str) -> str:
+        """Make."""
+        return f"made {name}"
+
+    def fatal() -> str:
+        """Fail."""
+        raise FatalToolError("no way")
+
+    agent = Agent(ScriptedModel([call("make", name="a"), call("fatal")]), [make, fatal], name="desk")
+    async with Runtime(agent, store=store, deps=lambda who: f"deps of {who.user}") as runtime:
+        result = await runtime.run("desk", "go", identity=ANN)
+    assert result.outcome == "failed"
+    assert undone == [("deps of ann", "ann", True, "a made a")]
+
+
 async def test_nothing_is_undone_when_the_run_completes(store: Store) -> None:
     undone: list[Any] = []
 

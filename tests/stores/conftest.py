@@ -15,9 +15,9 @@ _PREAMBLE = """
 import asyncio, json, os, sys, time
 from glassloop.core.events import CancelRequested, DriverClaimed, Event, RunFinished
 from glassloop.core.messages import UserMessage
-from glassloop.stores import open_store
+from glassloop.stores import open_configured
 
-store = open_store(sys.argv[1])
+store = open_configured(sys.argv[1], "")
 
 def event(run_id, data):
     return Event(run_id, 0, 1, 0, data)

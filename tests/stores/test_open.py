@@ -89,8 +89,12 @@ def test_opening_touches_no_file(path: Path, url: str) -> None:
         ("sqlite:///", "names no file"),
         ("sqlite:///:memory:", "memory:"),
         ("sqlite:///store.db?mode=ro", "takes none"),
-        ("postgresql://ann:secret@db/glassloop", "'postgresql' are not supported. Supported are"),
-        ("redis://:secret@db/0", "'redis' are not supported"),
+        ("postgresql:/ann:secret@db/glassloop", "names no server: write postgresql://"),
+        ("postgresql://ann:secret#x@db/glassloop", "# as %23"),
+        ("postgresql://ann:secret/x@db/glassloop", "/ as %2F"),
+        ("postgresql://ann:secret@db:secret/glassloop", "port in the store's URL is no number"),
+        ("mysql://ann:secret@db/glassloop", "'mysql' are not supported. Supported are"),
+        ("redis://:secret@db/0", "Redis keeps sessions and the ledger, not the journal: set STORE=sqlite"),
         ("sqlite+aiosqlite:///store.db", "'sqlite\\+aiosqlite' are not supported"),
     ],
 )
@@ -137,7 +141,8 @@ def test_a_newer_file_is_left_alone(path: Path, url: str) -> None:
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE glassloop_schema SET version = 99")
     before = path.read_bytes()
-    with pytest.raises(ConfigurationError, match=r"newer Glassloop \(schema 99, this one knows 1\): upgrade"):
+    known = len(schema.MIGRATIONS)
+    with pytest.raises(ConfigurationError, match=rf"newer Glassloop \(schema 99, this one knows {known}\): upgrade"):
         use(url)
     assert path.read_bytes() == before
 
@@ -149,7 +154,8 @@ def test_an_older_file_is_brought_up_to_date(path: Path, url: str, monkeypatch: 
     assert stored(url) == 1
     with closing(sqlite3.connect(path)) as connection:
         assert connection.execute("SELECT id, shiny FROM glassloop_runs").fetchall() == [("run_1", None)]
-        assert connection.execute("SELECT version FROM glassloop_schema").fetchall() == [(2,)]
+        version = connection.execute("SELECT version FROM glassloop_schema").fetchall()
+    assert version == [(len(schema.MIGRATIONS),)]
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -251,7 +257,7 @@ async def test_closing_is_idempotent_and_final(url: str) -> None:
 
 def test_stores_compare_by_what_they_are(url: str) -> None:
     store = open_store(url)
-    assert store == Store(url, store.journal, store.sessions, store.ledger)
+    assert store == Store(url, store.journal, store.sessions, store.ledger, store.open_facts)
     assert store != open_store(url)
 
 

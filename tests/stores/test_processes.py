@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -13,10 +12,10 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import closing
 from pathlib import Path
-from typing import IO
 
 import pytest
 
+from children import end, hear, kill, pipe
 from glassloop.core.errors import Conflict
 from glassloop.core.events import ModelReplied
 from glassloop.core.messages import UserMessage
@@ -32,31 +31,6 @@ Start = Callable[..., "subprocess.Popen[str]"]
 async def store(url: str) -> AsyncIterator[Store]:
     async with open_store(url) as store:
         yield store
-
-
-def pipe(stream: IO[str] | None) -> IO[str]:
-    assert stream is not None
-    return stream
-
-
-async def hear(process: subprocess.Popen[str]) -> str:
-    """The next line that another process says."""
-    line = await asyncio.to_thread(pipe(process.stdout).readline)
-    if not line:
-        raise AssertionError(await asyncio.to_thread(pipe(process.stderr).read))
-    return line.strip()
-
-
-async def end(process: subprocess.Popen[str], *, go: str = "go\n") -> str:
-    """Let another process go on and end; what else it said."""
-    output, errors = await asyncio.to_thread(process.communicate, go)
-    assert (process.returncode, errors) == (0, "")
-    return output
-
-
-async def kill(process: subprocess.Popen[str]) -> None:
-    process.send_signal(signal.SIGKILL)
-    await asyncio.to_thread(process.wait)
 
 
 # The journal

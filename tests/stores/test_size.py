@@ -68,7 +68,7 @@ async def drive(store: Store, run_id: str, rounds: int, size: int) -> None:
     await store.journal.append(run_id, [finished(run_id)], after=last, epoch=1)
 
 
-@pytest.mark.parametrize(("runs", "most"), [(1, 300_000), (10, 2_400_000)])
+@pytest.mark.parametrize(("runs", "most"), [(1, 320_000), (10, 2_400_000)])
 async def test_a_run_is_compact_and_size_is_linear(store: Store, path: Path, runs: int, most: int) -> None:
     for n in range(runs):
         await drive(store, f"run_{n}", 50, 4_096)

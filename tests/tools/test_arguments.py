@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import BaseModel, Field, field_validator
+from pydantic import AfterValidator, AwareDatetime, BaseModel, Field, NaiveDatetime, field_validator
 
 from glassloop.core.encoding import dumps
 from glassloop.core.errors import ToolError
@@ -96,6 +96,97 @@ def test_unambiguous_spellings() -> None:
 
     given_ = kwargs(go, '{"n": "5", "f": "2.5", "b": "true", "day": "2026-02-28", "lit": "2"}')
     assert given_ == {"n": 5, "f": 2.5, "b": True, "day": datetime.date(2026, 2, 28), "lit": 2}
+
+
+# Instants
+
+UTC = datetime.UTC
+NOON = datetime.datetime(2026, 3, 8, 12, tzinfo=UTC)
+
+
+class Slot(BaseModel):
+    at: datetime.datetime
+    day: datetime.date = datetime.date(2026, 1, 1)
+
+
+def test_a_datetime_without_an_offset_is_in_utc_for_the_function_and_in_the_arguments() -> None:
+    def book(at: datetime.datetime) -> None: ...
+
+    checked = as_tool(book).validate('{"at": "2026-03-08T12:00:00"}')
+    assert checked == ({"at": NOON}, {"at": "2026-03-08T12:00:00Z"}, True)
+    assert as_tool(book).validate(checked.arguments) == (checked.kwargs, checked.arguments, False)
+    with_offset = as_tool(book).validate('{"at": "2026-03-08T17:30:00+05:30"}')
+    assert with_offset.arguments == {"at": "2026-03-08T17:30:00+05:30"}
+    assert with_offset.kwargs["at"] == NOON
+
+
+@pytest.mark.parametrize(
+    ("text", "instant"),
+    [
+        ("2026-03-08", NOON.replace(hour=0)),
+        ("2026-03-08 12:00", NOON),
+        ("2026-03-08t12:00:00.5", NOON.replace(microsecond=500_000)),
+        ("2026-03-08T12:00:00Z", NOON),
+        ("1772971200", NOON),
+    ],
+)
+def test_whatever_a_datetime_is_written_as_it_is_an_instant(text: str, instant: datetime.datetime) -> None:
+    def book(at: datetime.datetime) -> None: ...
+
+    assert kwargs(book, dumps({"at": text}).decode()) == {"at": instant}
+
+
+def test_a_naive_datetime_is_read_as_utc_wherever_it_stands() -> None:
+    def book(
+        slots: list[Slot], by_name: dict[str, datetime.datetime | None], pair: tuple[int, datetime.datetime]
+    ) -> None: ...
+
+    naive = "2026-03-08T12:00:00"
+    given_ = kwargs(
+        book,
+        json.dumps(
+            {"slots": [{"at": naive, "day": "2026-03-08"}], "by_name": {"a": naive, "b": None}, "pair": [1, naive]}
+        ),
+    )
+    assert given_["slots"] == [Slot(at=NOON, day=NOON.date())]
+    assert given_["by_name"] == {"a": NOON, "b": None}
+    assert given_["pair"] == (1, NOON)
+
+
+def test_only_a_datetime_is_given_an_offset() -> None:
+    def note(
+        text: str, day: datetime.date, either: datetime.datetime | str, when: datetime.datetime | datetime.date
+    ) -> None: ...
+
+    naive = "2026-03-08T12:00:00"
+    arguments = {"text": naive, "day": "2026-03-08", "either": naive, "when": "2026-03-08"}
+    assert as_tool(note).validate(arguments).arguments == arguments
+    assert kwargs(note, json.dumps(arguments | {"when": naive}))["when"] == NOON
+
+
+def test_a_parameter_may_ask_for_an_offset_or_have_none() -> None:
+    def book(at: AwareDatetime, local: NaiveDatetime, then: datetime.datetime) -> None: ...
+
+    naive = "2026-03-08T12:00:00"
+    told = refusal(book, json.dumps({"at": naive, "local": naive, "then": naive}))
+    assert "at: " in told
+    assert "local: " not in told
+    given_ = kwargs(book, json.dumps({"at": f"{naive}Z", "local": naive, "then": naive}))
+    assert given_ == {"at": NOON, "local": NOON.replace(tzinfo=None), "then": NOON}
+    local = as_tool(book).parameters["properties"]["local"]
+    assert "format" not in local  # a `date-time` has an offset
+    assert "without offset" in local["description"]
+
+
+def test_a_type_that_takes_no_offset_is_given_none() -> None:
+    def naive_only(value: datetime.datetime) -> datetime.datetime:
+        if value.tzinfo is not None:
+            raise ValueError("no offset, please")
+        return value
+
+    def book(at: Annotated[datetime.datetime, AfterValidator(naive_only)]) -> None: ...
+
+    assert kwargs(book, '{"at": "2026-03-08T12:00:00"}') == {"at": NOON.replace(tzinfo=None)}
 
 
 # What is put right

@@ -18,6 +18,7 @@ def chat(
     json: options.Json = False,
     session: options.Session = None,
     user: options.User = None,
+    role: options.Roles = None,
     model: options.ModelName = None,
     store: options.Store = options.DEFAULT_STORE,
     max_steps: options.MaxSteps = None,
@@ -43,5 +44,5 @@ def chat(
     limits = options.limits_of(
         found.agent.limits, steps=max_steps, tokens=max_tokens, cost=max_cost, seconds=timeout, on_limit=on_limit
     )
-    given = Options(store, model, session or new_id("chat"), user, limits, yes)
+    given = Options(store, model, session or new_id("chat"), user, limits, yes, tuple(role or ()))
     return Repl(found, given, trace=trace, json=json, no_color=no_color, debug=debug).run()

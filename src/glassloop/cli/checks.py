@@ -7,7 +7,7 @@ import os
 import platform
 import sqlite3
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.metadata import version
 from typing import Any, Literal, cast
 
@@ -61,11 +61,12 @@ def diagnose(store: str, environ: Mapping[str, str], local: Mapping[str, str] = 
         local: base URLs of the local servers to look for, by the prefix of their models.
     """
     model = _model(environ)
-    unopened = _store_to_be(store)
+    unopened, elsewhere = _store_to_be(store), environ.get("SESSIONS", "").strip()
     with Background() as background:
         endpoint, servers = background.call(_reach(environ, model, local))
         where = unopened or background.call(_open_store(store))
-    return [_python(), _sqlite(), where, model, *endpoint, *_keys(environ), servers]
+        sessions = _sessions_to_be(store, elsewhere) or background.call(_open_sessions(elsewhere))
+    return [_python(), _sqlite(), where, sessions, model, *endpoint, *_keys(environ), servers]
 
 
 async def _reach(environ: Mapping[str, str], model: Check, local: Mapping[str, str]) -> tuple[list[Check], Check]:
@@ -96,14 +97,41 @@ def _store_to_be(url: str) -> Check | None:
 async def _open_store(url: str) -> Check:
     from glassloop.stores import open_store
 
+    place = "store"
     try:
-        async with asyncio.timeout(_STORE_S), open_store(url) as store:
+        store = open_store(url)
+        place = f"store {store.url}"
+        async with asyncio.timeout(_STORE_S), store:
             rows = await store.journal.runs(RunFilter(limit=1))
     except TimeoutError:
-        return Check("store", "problem", f"The store {url} did not answer within {_STORE_S:g} s; is it locked?")
+        return Check("store", "problem", f"The {place} did not answer within {_STORE_S:g} s; is it locked?")
     except GlassloopError as error:
         return Check("store", "problem", str(error))
-    return Check("store", "ok", f"The store {url} works, {'and holds runs' if rows else 'without any run yet'}.")
+    return Check("store", "ok", f"The {place} works, {'and holds runs' if rows else 'without any run yet'}.")
+
+
+def _sessions_to_be(store: str, url: str) -> Check | None:
+    """What can be said about sessions that are in the store, or in a file that does not exist; None for others."""
+    if url in ("", store):
+        return Check("sessions", "ok", "Sessions are kept in the store; SESSIONS=redis://... would put them elsewhere.")
+    unopened = _store_to_be(url)
+    return None if unopened is None else replace(unopened, name="sessions")
+
+
+async def _open_sessions(url: str) -> Check:
+    """Whether the sessions can be reached."""
+    from glassloop.stores import open_store
+
+    place = "SESSIONS"
+    try:
+        opened = open_store("memory:", url)
+        place = f"{opened.sessions_url} (SESSIONS)"
+        async with asyncio.timeout(_STORE_S), opened:
+            return Check("sessions", "ok", f"Sessions are kept in {place}, which works.")
+    except TimeoutError:
+        return Check("sessions", "problem", f"Sessions: {place} did not answer within {_STORE_S:g} s.")
+    except GlassloopError as error:
+        return Check("sessions", "problem", f"Sessions: {error}")
 
 
 def _model(environ: Mapping[str, str]) -> Check:

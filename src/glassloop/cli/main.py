@@ -14,7 +14,10 @@ from glassloop.cli.chat import EXAMPLES as CHAT_EXAMPLES
 from glassloop.cli.chat import chat
 from glassloop.cli.doctor import EXAMPLES as DOCTOR_EXAMPLES
 from glassloop.cli.doctor import doctor
+from glassloop.cli.ingest import EXAMPLES as INGEST_EXAMPLES
+from glassloop.cli.ingest import ingest
 from glassloop.cli.keys import keys
+from glassloop.cli.knowledge import knowledge
 from glassloop.cli.problems import CANCELLED, OK, leave_at_once, report
 from glassloop.cli.run import EXAMPLES as RUN_EXAMPLES
 from glassloop.cli.run import run
@@ -49,6 +52,8 @@ app.command(epilog=CHAT_EXAMPLES)(chat)
 app.add_typer(runs, name="runs")
 app.command(epilog=SERVE_EXAMPLES)(serve)
 app.add_typer(keys, name="keys")
+app.command(epilog=INGEST_EXAMPLES)(ingest)
+app.add_typer(knowledge, name="knowledge")
 app.command(epilog=DOCTOR_EXAMPLES)(doctor)
 
 

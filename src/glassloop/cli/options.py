@@ -11,6 +11,7 @@ from glassloop.cli.problems import UsageProblem
 from glassloop.core.limits import Limits, OnLimit
 
 DEFAULT_STORE = "sqlite:///glassloop.db"
+DEFAULT_COLLECTION = "default"
 
 TargetArgument = Annotated[
     str,
@@ -22,12 +23,28 @@ RunArgument = Annotated[str, typer.Argument(metavar="ID", help="The run's id, or
 Store = Annotated[
     str,
     typer.Option(
-        "--store", metavar="URL", envvar="STORE", help="Where the journal is, e.g. sqlite:///path.db or memory:."
+        "--store",
+        metavar="URL",
+        envvar="STORE",
+        help="Where the journal is: sqlite:///path.db, postgresql://... or memory:.",
     ),
+]
+KnowledgeStore = Annotated[
+    str,
+    typer.Option(
+        "--store", metavar="URL", envvar="STORE", help="Where knowledge is, e.g. sqlite:///path.db or postgresql://..."
+    ),
+]
+Collection = Annotated[
+    str, typer.Option("--collection", metavar="NAME", help="Documents of other collections are never found.")
 ]
 Session = Annotated[str | None, typer.Option("--session", metavar="NAME", help="Conversation that the run belongs to.")]
 User = Annotated[
     str | None, typer.Option("--user", metavar="NAME", help="On whose behalf; tools see it, the model does not.")
+]
+Roles = Annotated[
+    list[str] | None,
+    typer.Option("--role", metavar="ROLE", help="A role of yours, to decide calls that need it; repeatable."),
 ]
 ModelName = Annotated[
     str | None, typer.Option("--model", metavar="PROVIDER:MODEL", help="Instead of the agent's own and of MODEL.")
@@ -36,7 +53,7 @@ Trace = Annotated[bool, typer.Option("--trace", help="A line for each thought, a
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of text.")]
 NoColor = Annotated[bool, typer.Option("--no-color", help="No colours; NO_COLOR does the same.")]
 Debug = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Approve every call that needs a human.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Approve every call that needs a human, and no role but yours.")]
 MaxSteps = Annotated[int | None, typer.Option("--max-steps", metavar="N", help="Model calls of the whole run.")]
 MaxTokens = Annotated[
     int | None, typer.Option("--max-tokens", metavar="N", help="Tokens of the whole run, in and out.")

@@ -24,15 +24,16 @@ _FEW = 5
 
 
 @contextmanager
-def opened(url: str, background: Background) -> Generator[Store]:
-    """The store at `url`, closed at the end.
+def opened(url: str, background: Background, sessions: str | None = None) -> Generator[Store]:
+    """The store at `url`, closed at the end; its sessions, which no command that only looks needs, at `sessions`.
 
     Raises:
         ConfigurationError: no such kind of store, or it cannot be opened.
+        StoreError: it does not answer.
     """
     from glassloop.stores import open_store
 
-    store = open_store(url)
+    store = open_store(url, sessions)
     background.call(store.__aenter__())
     try:
         yield store
@@ -46,9 +47,15 @@ def file_of(url: str) -> Path | None:
     return Path(os.path.abspath(os.path.expanduser(path))) if scheme.lower() == "sqlite" and path else None
 
 
+def is_missing(url: str) -> bool:
+    """Whether a store is a file that does not exist, in a folder that does: it holds nothing and need not be made."""
+    file = file_of(url)
+    return file is not None and file.parent.is_dir() and not file.exists()
+
+
 def list_runs(url: str, wanted: RunFilter) -> list[RunRow]:
     """The runs that match, newest first; a file that does not exist holds none, and is not made for the question."""
-    if _missing(url):
+    if is_missing(url):
         return []
     with Background() as background, opened(url, background) as store:
         return background.call(store.journal.runs(wanted))
@@ -60,7 +67,7 @@ def read_run(url: str, given: str) -> tuple[RunRow, list[Event]]:
     Raises:
         Problem: there is no such run, or several begin like that.
     """
-    if _missing(url):
+    if is_missing(url):
         raise _unknown(given, url)
     with Background() as background, opened(url, background) as store:
         return find_run(store, background, given)
@@ -100,11 +107,6 @@ def show_run(events: Sequence[Event], *, colour: bool, private: bool) -> None:
         printer.line(printer.lines.finish(result))
     if result.output:
         sys.stdout.write(f"{printable(result.output).rstrip()}\n")
-
-
-def _missing(url: str) -> bool:
-    file = file_of(url)
-    return file is not None and file.parent.is_dir() and not file.exists()
 
 
 def _full_id(store: Store, background: Background, given: str) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from glassloop.cli.background import Background
+from glassloop.cli.deciding import Decider
 from glassloop.cli.keyboard import Approvals, Lines
 from glassloop.cli.output import View, use_colour
 from glassloop.cli.problems import CANCELLED, OK, report, say
@@ -50,7 +52,8 @@ class Repl:
         self.colour = use_colour(no_color)
         self.debug = debug
         self.lines = Lines()
-        self.ask = approve if given.yes else Approvals(self.lines, given.user)
+        ask = approve if given.yes else Approvals(self.lines, given.user)
+        self.ask = Decider(ask, target.agent, given.roles)
         self.background = Background()
         self.store: Store
         self.model: str | Model | None = None
@@ -60,9 +63,9 @@ class Repl:
         with ExitStack() as held:
             held.enter_context(ended_by_signals())
             held.enter_context(self.background)
-            self.store = held.enter_context(opened(self.given.store, self.background))
+            self.store = held.enter_context(opened(self.given.store, self.background, os.environ.get("SESSIONS")))
             self.model = held.enter_context(chosen_model(self.target, self.given.model))
-            say(f"Session {self.given.session}, recorded in {self.given.store}. /help lists the commands.")
+            say(f"Session {self.given.session}, recorded in {self.store.places}. /help lists the commands.")
             return self._talk()
 
     def _talk(self) -> int:
@@ -117,7 +120,7 @@ class Repl:
                 self.trace = state == "on"
                 say(f"The trace is {state}.")
             case "/session", "":
-                say(f"Session {self.given.session}, recorded in {self.given.store}.")
+                say(f"Session {self.given.session}, recorded in {self.store.places}.")
             case "/session", session:
                 self._go_to(session)
             case "/new", "":

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from glassloop.cli.background import Background
+from glassloop.cli.deciding import check_decision
 from glassloop.cli.keyboard import login
 from glassloop.cli.options import limits_of
 from glassloop.cli.output import View
@@ -17,7 +19,9 @@ from glassloop.cli.target import Target
 from glassloop.core.result import Decision
 
 if TYPE_CHECKING:
+    from glassloop.cli.watching import Ask
     from glassloop.core.limits import Limits
+    from glassloop.journal.state import State
     from glassloop.middleware.approval import Approver
     from glassloop.models.model import Model
     from glassloop.stores import Store
@@ -55,21 +59,49 @@ def go_on(
         changed: the limits that are new (`limits_of`).
     """
     from glassloop.journal.state import fold
-    from glassloop.results import result_of
 
-    ask = asker(given)
-    with ended_by_signals(), Background() as background, opened(given.store, background) as store:
+    ask = asker(given, target.agent)
+    with (
+        ended_by_signals(),
+        Background() as background,
+        opened(given.store, background, os.environ.get("SESSIONS")) as store,
+    ):
         row, events = find_run(store, background, given_run)
         state = fold(events)
         if row.status == "completed":
             say(f"Run {row.id} was completed already.")
-        open_ones = [pending for pending in result_of(state).pending if pending.approval_id not in decisions]
-        answers = {pending.approval_id: ask(pending) for pending in open_ones} if ask else {}
+        _check(store, background, row.id, decisions, given.roles)
+        answers = _answers(state, decisions, ask)
         view.recall(events)
         limits = limits_of(state.limits, **changed)
         with chosen_model(target, given.model) as model:
             begin = _Resumption(target, row.id, {**decisions, **answers}, limits, model, store)
             return conclude(watched(background, begin, view, ask), target, view, given)
+
+
+def _answers(state: State, decisions: Decisions, ask: Ask | None) -> Decisions:
+    """What the human says now about the calls that hold the run and that the command line does not speak of."""
+    from glassloop.results import result_of
+
+    answers: dict[str, Decision] = {}
+    if ask is None:
+        return answers
+    for pending in result_of(state).pending:
+        if state.asked[pending.call_id].mode == "defer" or pending.approval_id in decisions:
+            continue
+        said = ask(pending)
+        if said != "park":
+            answers[pending.approval_id] = said
+    return answers
+
+
+def _check(store: Store, background: Background, run_id: str, decisions: Decisions, roles: Iterable[str]) -> None:
+    """Refuse decisions that are not theirs to take; of an approval that the run does not have, the run tells."""
+    from glassloop.journal.projection import ApprovalFilter
+
+    for row in background.call(store.journal.approvals(ApprovalFilter(run_id=run_id))):
+        if row.approval_id in decisions:
+            check_decision(row, roles)
 
 
 class _Resumption:

@@ -28,6 +28,7 @@ def run(
     json: options.Json = False,
     session: options.Session = None,
     user: options.User = None,
+    role: options.Roles = None,
     model: options.ModelName = None,
     store: options.Store = options.DEFAULT_STORE,
     max_steps: options.MaxSteps = None,
@@ -54,7 +55,7 @@ def run(
         found.agent.limits, steps=max_steps, tokens=max_tokens, cost=max_cost, seconds=timeout, on_limit=on_limit
     )
     view = View(trace=trace, json=json, colour=use_colour(no_color))
-    return answer(found, asked, view, Options(store, model, session, user, limits, yes))
+    return answer(found, asked, view, Options(store, model, session, user, limits, yes, tuple(role or ())))
 
 
 def _question(given: str | None) -> str:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from glassloop.cli.background import Background
+from glassloop.cli.deciding import Decider
 from glassloop.cli.keyboard import Approvals, Lines, login
 from glassloop.cli.options import DEFAULT_STORE
 from glassloop.cli.output import View
@@ -18,11 +19,13 @@ from glassloop.cli.recorded import opened
 from glassloop.cli.signals import ended_by_signals
 from glassloop.cli.target import Target
 from glassloop.cli.watching import Ask, Begin, Interrupted, watch
+from glassloop.core.context import Identity
 from glassloop.core.errors import ConfigurationError
 from glassloop.core.limits import Limits
 from glassloop.core.result import Decision, PendingApproval, RunResult
 
 if TYPE_CHECKING:
+    from glassloop.agent import Agent
     from glassloop.middleware.approval import Approver
     from glassloop.models.model import Model
     from glassloop.stores import Store
@@ -89,15 +92,21 @@ class Options:
     user: str | None = None
     limits: Limits | None = None
     yes: bool = False
+    roles: tuple[str, ...] = ()
+
+    @property
+    def identity(self) -> Identity:
+        """On whose behalf a run acts."""
+        return Identity(self.user, None, self.roles, self.session)
 
 
 def answer(target: Target, question: str, view: View, given: Options) -> int:
     """Run an agent on one question, show it and return the exit code."""
-    ask = asker(given)
+    ask = asker(given, target.agent)
     with (
         ended_by_signals(),
         Background() as background,
-        opened(given.store, background) as store,
+        opened(given.store, background, os.environ.get("SESSIONS")) as store,
         chosen_model(target, given.model) as model,
     ):
         begin = beginning(target, question, given, model, store)
@@ -110,8 +119,7 @@ def beginning(target: Target, question: str, given: Options, model: str | Model 
     def begin(approve: Approver | None) -> RunStream:
         return target.agent.stream(
             question,
-            session=given.session,
-            user=given.user,
+            identity=given.identity,
             limits=given.limits,
             model=model,
             store=store,
@@ -146,12 +154,13 @@ def conclude(result: RunResult, target: Target, view: View, given: Options) -> i
     return code
 
 
-def asker(given: Options) -> Ask | None:
+def asker(given: Options, agent: Agent) -> Ask | None:
     """Who decides about held calls: `--yes`, the human at the terminal, or nobody now."""
-    if given.yes:
-        return approve
     lines = Lines()
-    return Approvals(lines, given.user) if lines.terminal and sys.stderr.isatty() else None
+    if given.yes:
+        return Decider(approve, agent, given.roles)
+    terminal = lines.terminal and sys.stderr.isatty()
+    return Decider(Approvals(lines, given.user), agent, given.roles) if terminal else None
 
 
 def approve(pending: PendingApproval) -> Decision:
@@ -167,6 +176,8 @@ def _explain_waiting(result: RunResult, target: Target, where: str) -> None:
         role = f", needs the role {pending.role}" if pending.role else ""
         say(f"  {pending.approval_id}  {pending.summary}  (risk {pending.risk}{role})")
     first = result.pending[0].approval_id if result.pending else "APPROVAL"
+    if result.pending and result.pending[0].role:
+        where = f" --role {result.pending[0].role}{where}"
     say(
         f"Decide with: glassloop runs resume {result.run_id} {target.text} --approve {first}{where} "
         f'(or --deny {first} --reason "...").'

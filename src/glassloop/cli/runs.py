@@ -110,6 +110,7 @@ def resume(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why it is denied, for the model.")
     ] = None,
+    role: options.Roles = None,
     trace: options.Trace = False,
     json: options.Json = False,
     model: options.ModelName = None,
@@ -136,7 +137,7 @@ def resume(
     decisions = decisions_of(approve or (), deny or (), reason)
     changed = {"steps": max_steps, "tokens": max_tokens, "seconds": timeout, "cost": max_cost, "on_limit": on_limit}
     view = View(trace=trace, json=json, colour=use_colour(no_color))
-    return go_on(run, found, view, Options(store, model, yes=yes), decisions, changed)
+    return go_on(run, found, view, Options(store, model, yes=yes, roles=tuple(role or ())), decisions, changed)
 
 
 def _check_status(status: str | None) -> None:

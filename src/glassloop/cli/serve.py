@@ -80,7 +80,10 @@ def serve(
         _warn(demo=demo, no_auth=no_auth)
         names = ", ".join(runtime.agents)
         listen(
-            app, host=host, port=port, ready=lambda url: say(f"Serving {names} at {url} (store {runtime.store.url}).")
+            app,
+            host=host,
+            port=port,
+            ready=lambda url: say(f"Serving {names} at {url} (store {runtime.store.places})."),
         )
     say("Stopped; runs that were going go on when the server is started again.")
     return OK

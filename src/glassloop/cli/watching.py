@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from glassloop.cli.background import Background
 from glassloop.cli.problems import CANCELLED, Problem, leave_at_once, say
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 Begin = Callable[["Approver | None"], "RunStream"]
 """Makes the run, given whom it may ask about held calls."""
 
-Ask = Callable[[PendingApproval], Decision]
-"""Asks the human at the terminal, in the main thread."""
+Said = Decision | Literal["park"]
+Ask = Callable[[PendingApproval], Said]
+"""Asks the human at the terminal, in the main thread; `park` leaves the call to somebody else."""
 
 Show = Callable[[Event], None]
 
@@ -106,7 +107,7 @@ class _Run:
             self.over = True
             self.news.put(None)
 
-    async def _ask(self, pending: PendingApproval) -> Decision:
+    async def _ask(self, pending: PendingApproval) -> Said:
         question = _Question(pending)
         self.news.put(question)
         return await question.wait()
@@ -118,16 +119,16 @@ class _Question:
     def __init__(self, pending: PendingApproval) -> None:
         self.pending = pending
         self.late = False
-        self._answer: Future[Decision] = Future()
+        self._answer: Future[Said] = Future()
 
-    async def wait(self) -> Decision:
+    async def wait(self) -> Said:
         try:
             return await asyncio.wrap_future(self._answer)
         except asyncio.CancelledError:
             self.late = True
             raise
 
-    def decide(self, decision: Decision) -> None:
+    def decide(self, decision: Said) -> None:
         if self._answer.set_running_or_notify_cancel():
             self._answer.set_result(decision)
 

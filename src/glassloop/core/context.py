@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -38,6 +38,7 @@ class RunContext(Generic[DepsT]):
         idempotency_key: the same for this call over every retry and resume; hand it to the service you call.
         transaction: for a tool with `transaction=True`: the open transaction of the journal's database.
         cancelled: set when the run is cancelled or the call timed out; a tool in a thread should look at it.
+        below: begins runs below this one (`glassloop.teams.delegate`); None outside a run.
         store: the run's `Store`, for tools that keep something beside the journal; None outside a run.
     """
 
@@ -50,6 +51,7 @@ class RunContext(Generic[DepsT]):
     cancelled: threading.Event = field(default_factory=threading.Event)
     transaction: Any = None
     store: Any = None
+    below: Any = None
     on_progress: Callable[[Any], None] | None = None
 
     @property
@@ -73,9 +75,9 @@ class RunContext(Generic[DepsT]):
         Its idempotency key is a digest of the run's and the call's ids: stable over retries, workers and restarts.
         """
         key = digest(f"{self.run_id}/{call_id}".encode())
-        return RunContext(
-            self.deps, self.run_id, self.identity, step, call_id, key, store=self.store, on_progress=progress
-        )
+        called = replace(self, step=step, call_id=call_id, idempotency_key=key, on_progress=progress)
+        called.cancelled = threading.Event()
+        return called
 
     def progress(self, value: object) -> None:
         """Report progress to whoever watches the run; safe from any thread."""

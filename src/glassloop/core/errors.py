@@ -13,6 +13,7 @@
     ├── StoreError                  a journal, ledger or session store failed
     │   ├── Conflict                others appended to the run; read the tail and try again
     │   └── Fenced                  a newer driver has taken the run over
+    ├── LoadError                   a file cannot become knowledge
     └── ScriptError                 a scripted model was asked for more, or less, than its script
 
 A cancelled run raises `asyncio.CancelledError`, with `.result` set on it.
@@ -124,6 +125,20 @@ class Conflict(StoreError):
 
 class Fenced(StoreError):
     """A newer driver has claimed the run; this one must stop without writing."""
+
+
+class LoadError(GlassloopError):
+    """A file that cannot become knowledge.
+
+    Args:
+        source: how the file is named.
+        reason: what is wrong and what to do, to be read after the name.
+    """
+
+    def __init__(self, source: str, reason: str) -> None:
+        super().__init__(f"{source} {reason}")
+        self.source = source
+        self.reason = reason
 
 
 class ScriptError(GlassloopError):

@@ -18,6 +18,7 @@ from glassloop.core.context import Identity
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.limits import Limits
 from glassloop.core.messages import Message, Reply, ToolCall, ToolResult, UserMessage
+from glassloop.core.usage import Usage
 
 Outcome = Literal[
     "completed",
@@ -40,7 +41,8 @@ NudgeReason = Literal["empty_reply", "promised", "call_as_text", "bad_tool_call"
 class RunStarted:
     """The run exists. Its session's messages, or `history`, come before its input.
 
-    A run of kind `call` has no model: it is one held call that was approved later, `call` of the run `parent`.
+    A run of kind `call` has no model: it is one call, held and approved later, or a step of a plan. `parent` is the run
+    that it belongs to.
     """
 
     type: ClassVar[str] = "run_started"
@@ -71,9 +73,13 @@ class DriverClaimed:
 
 @dataclass(frozen=True)
 class DriverRested:
-    """The driver has let go of the run, which waits for a human; any driver may claim it next."""
+    """The driver has let go of the run; any driver may claim it next.
+
+    `waiting`: for a human, here or in a run below.
+    """
 
     type: ClassVar[str] = "driver_rested"
+    waiting: bool = False
 
 
 @dataclass(frozen=True)
@@ -92,7 +98,7 @@ class ModelRequested:
     `[start, stop)` ranges of the run's conversation or digests of messages put in their place, so that the exact
     request can be rebuilt. `view_digest` chains the digests of what was sent. `reserved` tokens are set aside for it,
     `max_tokens` of them for the reply. `offered` counts the tools on offer. `final` names the limit that makes this
-    the last call, without tools.
+    the last call, without tools. The answer to a request with the purpose `summary` is a `Summarized`.
     """
 
     type: ClassVar[str] = "model_requested"
@@ -107,6 +113,7 @@ class ModelRequested:
     offered: int = 0
     stream: bool = False
     final: str | None = None
+    purpose: Literal["step", "summary"] = "step"
 
 
 @dataclass(frozen=True)
@@ -142,6 +149,33 @@ class Nudged:
 
 
 @dataclass(frozen=True)
+class Summarized:
+    """The older part of the conversation was summarised, or could not be and is left out from here on.
+
+    `[start, stop)` of the run's conversation is what the summary stands for, `covered` the digest of those messages.
+    `text` is None where there is no summary, and `error` says why. `model` was asked, if any was; `usage`, `cost_usd`
+    and `ms` are of that call. A summary that is `carried` was made in an earlier run of the session.
+    """
+
+    type: ClassVar[str] = "summarized"
+    start: int
+    stop: int
+    covered: str
+    text: str | None = None
+    error: str | None = None
+    model: str = ""
+    usage: Usage = Usage()
+    cost_usd: float | None = 0.0
+    ms: float = 0.0
+    carried: bool = False
+
+    @property
+    def asked(self) -> bool:
+        """Whether this run paid for a model call."""
+        return bool(self.model) and not self.carried
+
+
+@dataclass(frozen=True)
 class EffectStarted:
     """A write has passed every gate and its function is about to run."""
 
@@ -157,6 +191,24 @@ class ToolAborted:
     type: ClassVar[str] = "tool_aborted"
     call_id: str
     message: str
+
+
+@dataclass(frozen=True)
+class CallSuspended:
+    """A call has begun the run `below`, which waits for a human; the next driver goes on with both."""
+
+    type: ClassVar[str] = "call_suspended"
+    call_id: str
+    below: str
+
+
+@dataclass(frozen=True)
+class HandedOff:
+    """A call has handed the conversation to another agent, whose model, instructions and tools apply from here on."""
+
+    type: ClassVar[str] = "handed_off"
+    call_id: str
+    agent: str
 
 
 @dataclass(frozen=True)
@@ -323,8 +375,11 @@ JournalData = (
     | AttemptFailed
     | ModelReplied
     | Nudged
+    | Summarized
     | EffectStarted
     | ToolAborted
+    | CallSuspended
+    | HandedOff
     | ToolFinished
     | UndoStarted
     | UndoFinished
@@ -349,8 +404,11 @@ EVENT_TYPES: dict[str, tuple[type[Any], int]] = {
         AttemptFailed,
         ModelReplied,
         Nudged,
+        Summarized,
         EffectStarted,
         ToolAborted,
+        CallSuspended,
+        HandedOff,
         ToolFinished,
         UndoStarted,
         UndoFinished,

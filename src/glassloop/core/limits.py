@@ -26,6 +26,7 @@ class Limits:
         calls_per_tool: how often each named tool may be called in the run, e.g. `{"send_mail": 3}`.
         calls_per_step: tool calls of one reply that are run; a reply with more is cut to this many.
         repetition: the same call with the same result this often: the model is told once, then stopped.
+        handoffs: how often the conversation may be handed from agent to agent.
         output_tokens: room reserved, and asked of the provider, for each reply.
         on_limit: what reaching one does: `raise` LimitReached with the partial result, `answer` by asking the model
             once more without tools, or `return` the partial result with the outcome `limited`.
@@ -38,11 +39,12 @@ class Limits:
     calls_per_tool: Mapping[str, int] = field(default_factory=dict[str, int])
     calls_per_step: int = 64
     repetition: int | None = 3
+    handoffs: int | None = 8
     output_tokens: int = 8_192
     on_limit: OnLimit = "raise"
 
     def __post_init__(self) -> None:
-        for name in ("steps", "total_tokens", "seconds", "calls_per_step", "repetition", "output_tokens"):
+        for name in ("steps", "total_tokens", "seconds", "calls_per_step", "repetition", "handoffs", "output_tokens"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ValueError(f"Limits({name}={value!r}): must be more than 0, or None for no limit.")

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from glassloop.core.events import NudgeReason, Outcome
 from glassloop.core.messages import Message, Reply, ResultStatus
-from glassloop.core.usage import Usage
+from glassloop.core.usage import Spent, Usage
 
 
 @dataclass(frozen=True)
@@ -114,6 +114,9 @@ class RunResult:
         limit: the limit that stopped it (outcome `limited`).
         refusal: the model's refusal (outcome `refused`).
         seconds: wall-clock time.
+        value: the typed output, where the agent has an output type.
+        agent: who has the conversation at the end: the agent of the run, or the one it was handed to.
+        spent: tokens, money and steps of this run and all below it.
     """
 
     run_id: str
@@ -131,4 +134,7 @@ class RunResult:
     limit: str | None = None
     refusal: str | None = None
     seconds: float = 0.0
+    value: Any = None
+    agent: str = ""
+    spent: Spent = Spent()
     error_kind: str | None = field(default=None, repr=False)

@@ -42,3 +42,23 @@ class Usage:
             self.requests + other.requests,
             self.unreported + other.unreported,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What some runs have spent, with what is set aside for calls in flight.
+
+    Args:
+        tokens: input and output.
+        cost_usd: US dollars; None where a price is unknown.
+        steps: model calls.
+    """
+
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+    steps: int = 0
+
+    def __add__(self, other: Spent) -> Spent:
+        unknown = self.cost_usd is None or other.cost_usd is None
+        cost = None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0)
+        return Spent(self.tokens + other.tokens, cost, self.steps + other.steps)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
-from glassloop.core.limits import DEFAULT_COST_USD
 from glassloop.core.messages import Media, Message, Reply, SystemMessage, ToolResult
+from glassloop.core.usage import Spent
+from glassloop.journal.allowance import Allowance, money_limit
 from glassloop.journal.state import State
+from glassloop.journal.view import SummaryWanted, View
 
 BYTES_PER_TOKEN = 3
 """Conservative for English (about 4) and about right for Chinese (one character, three bytes, one token)."""
 
 TOKENS_PER_IMAGE = 1_600
 SMALLEST_REPLY = 16
+SMALLEST_SUMMARY = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +29,8 @@ class Terms:
         rates: USD per input token and per output token; None where the price is unknown.
         model: the model's name, for messages.
         undoable: names of the tools that have an undo.
+        view: what the next request shows; None for the whole conversation.
+        left: what the run's tree leaves it; None where the run is all there is.
     """
 
     now: int
@@ -32,6 +38,8 @@ class Terms:
     rates: tuple[float, float] | None = None
     model: str = ""
     undoable: frozenset[str] = frozenset()
+    view: View | None = None
+    left: Allowance | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,45 +71,111 @@ class Budget:
 
 def budget_of(state: State, terms: Terms) -> Budget:
     """The budget of the next model call."""
-    limits, needed = state.limits, estimate_input(state, terms)
-    tokens = None if limits.total_tokens is None else limits.total_tokens - state.usage.total - needed
-    affordable, most = None, _money_limit(state)
-    if most is not None and terms.rates is not None and state.cost_usd is not None and terms.rates[1] > 0:
-        affordable = int((most - state.cost_usd - needed * terms.rates[0]) / terms.rates[1])
-    return Budget(needed, tokens, affordable, limits.output_tokens)
+    needed = estimate_input(state, terms)
+    tokens, money = _left(state, terms)
+    return _budget(needed, state.limits.output_tokens, tokens, money, terms.rates)
+
+
+def summary_budget(state: State, terms: Terms, wanted: SummaryWanted) -> Budget | None:
+    """The budget of a summary; None where it would take the step, or the room for a reply, that the run needs."""
+    limits, answer = state.limits, budget_of(state, terms)
+    if limits.steps is not None and state.step + 1 >= limits.steps:
+        return None
+    needed = text_tokens(wanted.instructions) + sum(map(message_tokens, wanted.messages))
+    tokens, money = _left(state, terms)
+    if tokens is not None:
+        tokens -= answer.needed + SMALLEST_REPLY
+    if money is not None and terms.rates is not None:
+        money -= answer.needed * terms.rates[0] + SMALLEST_REPLY * terms.rates[1]
+    rates = wanted.prices.rates if wanted.prices else terms.rates
+    if rates is None and isinstance(limits.cost_usd, int | float):
+        return None
+    budget = _budget(needed, min(wanted.most, limits.output_tokens), tokens, money, rates)
+    return budget if budget.max_tokens >= min(SMALLEST_SUMMARY, budget.most) else None
+
+
+def _left(state: State, terms: Terms) -> tuple[int | None, float | None]:
+    """Tokens and money that are left; None where there is no limit, or what was spent is unknown."""
+    total, most = state.limits.total_tokens, money_limit(state.limits)
+    tokens = None if total is None else total - state.usage.total
+    money = None if most is None or state.cost_usd is None else most - state.cost_usd
+    if terms.left is None:
+        return tokens, money
+    return _least(tokens, terms.left.tokens), _least(money, terms.left.cost_usd)
+
+
+def _least(one: Any, other: Any) -> Any:
+    return one if other is None else other if one is None else min(one, other)
+
+
+def _budget(
+    needed: int, most: int, tokens: int | None, money: float | None, rates: tuple[float, float] | None
+) -> Budget:
+    affordable = None
+    if money is not None and rates is not None and rates[1] > 0:
+        affordable = int((money - needed * rates[0]) / rates[1])
+    return Budget(needed, None if tokens is None else tokens - needed, affordable, most)
 
 
 def over_limit(state: State, terms: Terms, budget: Budget) -> tuple[str, str] | None:
     """The limit that forbids another model call and a sentence about it; None where there is room."""
-    limits = state.limits
+    limits, left = state.limits, terms.left
     if limits.steps is not None and state.step >= limits.steps:
         return "steps", f"The run used its {limits.steps} steps without finishing."
+    if left is not None and left.steps is not None and left.steps <= 0:
+        return "steps", f"The run and those it belongs to used their {left.limits.steps} steps without finishing."
     if limits.seconds is not None and state.active_ms + terms.now - state.last_at >= limits.seconds * 1000:
         return "seconds", f"The run used its {limits.seconds:g} seconds without finishing."
-    if isinstance(limits.cost_usd, int | float) and (terms.rates is None or state.cost_usd is None):
+    limit = _unknown_price(state, terms)
+    if limit is not None:
         return "cost_usd", (
-            f"The price of {terms.model or 'the model'} is unknown, so the limit of {limits.cost_usd:g} USD cannot be "
+            f"The price of {terms.model or 'the model'} is unknown, so the limit of {limit:g} USD cannot be "
             "kept: give ModelSettings(price=(input, output)) in USD per million tokens, or set cost_usd=None."
         )
     if not budget.fits and budget.tokens == budget.max_tokens:
-        return "total_tokens", (
-            f"The run used {state.usage.total:,} of its {limits.total_tokens:,} tokens, "
-            "and the next model call does not fit."
-        )
+        spent, most, who = _spent_of(state, left, limits.total_tokens, "total_tokens")
+        return "total_tokens", f"{who} used {spent.tokens:,} of {most:,} tokens, and the next model call does not fit."
     if not budget.fits:
-        return "cost_usd", (
-            f"The run spent {state.cost_usd or 0:.4f} of its {_money_limit(state):g} USD, "
-            "and the next model call does not fit."
+        spent, most, who = _spent_of(state, left, money_limit(limits), "cost_usd")
+        return (
+            "cost_usd",
+            f"{who} spent {spent.cost_usd or 0:.4f} of {most:g} USD, and the next model call does not fit.",
         )
     return None
+
+
+def _unknown_price(state: State, terms: Terms) -> float | None:
+    """The money limit that cannot be kept, since a price is unknown."""
+    for limit, cost in (
+        (state.limits.cost_usd, state.cost_usd),
+        (terms.left.limits.cost_usd, terms.left.spent.cost_usd) if terms.left else (None, None),
+    ):
+        if isinstance(limit, int | float) and (terms.rates is None or cost is None):
+            return limit
+    return None
+
+
+def _spent_of(state: State, left: Allowance | None, own: float | None, name: str) -> tuple[Spent, float, str]:
+    """What was spent of which limit by whom: the limit that leaves less."""
+    spent = Spent(state.usage.total, state.cost_usd, state.step)
+    if left is None:
+        return spent, own or 0, "The run"
+    most = left.limits.total_tokens if name == "total_tokens" else money_limit(left.limits)
+    rest = left.tokens if name == "total_tokens" else left.cost_usd
+    used = spent.tokens if name == "total_tokens" else spent.cost_usd or 0
+    if most is None or rest is None or (own is not None and own - used < rest):
+        return spent, own or 0, "The run"
+    return left.spent, most, "The run and those it belongs to"
 
 
 def estimate_input(state: State, terms: Terms) -> int:
     """Tokens that the next request will cost to read.
 
     The last reply's own usage is the best base; what came after it, or everything before the first reply, is estimated
-    from its bytes.
+    from its bytes. Under a view it is a base only where the view goes on from what that reply has read.
     """
+    if terms.view is not None:
+        return _estimate_view(state, terms, terms.view)
     conversation, tokens = state.conversation, 0
     for position in range(len(conversation) - 1, -1, -1):
         message = conversation[position]
@@ -111,24 +185,32 @@ def estimate_input(state: State, terms: Terms) -> int:
     return tokens + terms.head_bytes // BYTES_PER_TOKEN
 
 
+def _estimate_view(state: State, terms: Terms, view: View) -> int:
+    beyond = view.beyond(state.answered.view) if state.answered else None
+    if beyond and beyond[0] is state.replies[-1] and state.replies[-1].usage.input:
+        return state.replies[-1].usage.total + sum(map(message_tokens, beyond[1:]))
+    return sum(map(message_tokens, view.messages)) + terms.head_bytes // BYTES_PER_TOKEN
+
+
 def message_tokens(message: Message) -> int:
     """Estimated tokens of one message."""
     if isinstance(message, ToolResult):
-        return _text_tokens(message.content) + TOKENS_PER_IMAGE * len(message.media)
+        return text_tokens(message.content) + TOKENS_PER_IMAGE * len(message.media)
     if isinstance(message, Reply):
-        written = message.text + message.thinking + "".join(call.name + call.arguments for call in message.calls)
-        return message.usage.output or _text_tokens(written)
+        return message.usage.output or written_tokens(message)
     if isinstance(message, SystemMessage):
-        return _text_tokens(message.text)
+        return text_tokens(message.text)
     if isinstance(message.content, str):
-        return _text_tokens(message.content)
-    return sum(TOKENS_PER_IMAGE if isinstance(part, Media) else _text_tokens(part.text) for part in message.content)
+        return text_tokens(message.content)
+    return sum(TOKENS_PER_IMAGE if isinstance(part, Media) else text_tokens(part.text) for part in message.content)
 
 
-def _text_tokens(text: str) -> int:
+def written_tokens(reply: Reply) -> int:
+    """Estimated tokens of what a reply says, as far as it can be read."""
+    return text_tokens(reply.text + reply.thinking + "".join(call.name + call.arguments for call in reply.calls))
+
+
+def text_tokens(text: str) -> int:
+    """Estimated tokens of a text."""
     size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
     return 4 + size // BYTES_PER_TOKEN
-
-
-def _money_limit(state: State) -> float | None:
-    return DEFAULT_COST_USD if state.limits.cost_usd == "default" else state.limits.cost_usd

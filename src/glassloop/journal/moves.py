@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 from glassloop.core.events import NudgeReason, Outcome, ToolFinished
 from glassloop.core.messages import Reply, ToolCall, UserMessage
-from glassloop.journal.budget import Budget, Terms, budget_of, over_limit
+from glassloop.journal.budget import Budget, Terms, budget_of, over_limit, summary_budget
 from glassloop.journal.state import State
 from glassloop.journal.verdict import call_as_text, is_empty, promises
+from glassloop.journal.view import SummaryWanted
 
 NUDGES: dict[NudgeReason, str] = {
     "empty_reply": "Your reply was empty. Answer the user, or call a tool.",
@@ -38,6 +39,16 @@ class AskModel:
     max_tokens: int
     reserved: int
     final: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summarize:
+    """Have the older part of the conversation summarised, or record why it is left out without: `problem`."""
+
+    wanted: SummaryWanted
+    max_tokens: int = 0
+    reserved: int = 0
+    problem: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +100,7 @@ class Rest:
     """Nothing to do: the run has finished."""
 
 
-Move = AskModel | RunCalls | Nudge | Undo | Finish | Wait | Rest
+Move = AskModel | Summarize | RunCalls | Nudge | Undo | Finish | Wait | Rest
 
 
 def next_move(state: State, terms: Terms) -> Move:
@@ -126,7 +137,9 @@ def _run_or_wait(state: State) -> Move:
 
 
 def is_held(state: State, call: ToolCall) -> bool:
-    """Whether the call waits for a decision that has not come."""
+    """Whether the call waits for a decision that has not come, on itself or in a run that it has begun."""
+    if call.id in state.suspended:
+        return True
     asked = state.asked.get(call.id)
     return asked is not None and asked.mode != "defer" and asked.approval_id not in state.decided
 
@@ -214,10 +227,24 @@ def _ask(state: State, terms: Terms) -> Move:
         if "repetition" in state.nudges:
             return _limit(state, budget, "repetition", "The model repeats the same calls with the same results.")
         return Nudge("repetition")
+    if _passed_on(state):
+        text = f"The conversation was handed on {state.limits.handoffs} times without an answer."
+        return _limit(state, budget, "handoffs", text)
     over = over_limit(state, terms, budget)
     if over is not None:
         return _limit(state, budget, *over)
+    if terms.view is not None and terms.view.too_big is not None:
+        return _limited(state, "window", terms.view.too_big)
+    if terms.view is not None and terms.view.wanted is not None:
+        return _summarize(state, terms, terms.view.wanted)
     return _ask_within(budget)
+
+
+def _summarize(state: State, terms: Terms, wanted: SummaryWanted) -> Summarize:
+    budget = summary_budget(state, terms, wanted)
+    if budget is None:
+        return Summarize(wanted, problem="A summary does not fit into what is left of the run's limits.")
+    return Summarize(wanted, budget.max_tokens, budget.needed + budget.max_tokens)
 
 
 def _cycle(state: State) -> bool:
@@ -229,6 +256,11 @@ def _cycle(state: State) -> bool:
         return True
     pairs = 2 * max(2, often - 1)
     return often > 1 and len(rounds) >= pairs and rounds[-pairs:] == rounds[-2:] * (pairs // 2)
+
+
+def _passed_on(state: State) -> bool:
+    """Whether the conversation has been handed on more often than it may be."""
+    return state.limits.handoffs is not None and len(state.handoffs) > state.limits.handoffs
 
 
 def _limit(state: State, budget: Budget, limit: str, message: str) -> Move:

@@ -18,7 +18,9 @@ from glassloop.core.events import (
     RunContinued,
     RunFinished,
     RunStarted,
+    Summarized,
 )
+from glassloop.core.messages import Reply
 
 OPEN_STATUSES = ("running", "waiting", "cancelling")
 
@@ -84,6 +86,8 @@ class RunFilter:
         finished: True for those that rest for good, False for those that do not.
         limit: at most so many, newest first.
         before: only runs older than this id.
+        below: only runs that this one has begun, and those that they have.
+        roots: only runs that no other has begun.
     """
 
     agent: str | None = None
@@ -94,6 +98,8 @@ class RunFilter:
     finished: bool | None = None
     limit: int = 50
     before: str | None = None
+    below: str | None = None
+    roots: bool = False
 
     def matches(self, row: RunRow) -> bool:
         """Whether `row` is one of those wanted."""
@@ -110,6 +116,8 @@ class RunFilter:
             )
             and self.finished in (None, row.finished)
             and (self.before is None or row.id < self.before)
+            and (self.below is None or row.id.startswith(f"{self.below}."))
+            and not (self.roots and "." in row.id)
         )
 
 
@@ -123,9 +131,9 @@ def project(row: RunRow | None, event: Event) -> RunRow | None:
     if row is None:
         return None
     match data:
-        case ModelReplied(reply=reply, cost_usd=cost):
+        case ModelReplied(reply=Reply(usage=usage), cost_usd=cost) | Summarized(asked=True, usage=usage, cost_usd=cost):
             total = None if cost is None or row.cost_usd is None else row.cost_usd + cost
-            tokens = row.tokens + reply.usage.total
+            tokens = row.tokens + usage.total
             return replace(row, updated_at=event.at, steps=row.steps + 1, tokens=tokens, cost_usd=total)
         case RunFinished(outcome=outcome):
             return replace(row, updated_at=event.at, status=outcome, owner=None)
@@ -138,8 +146,9 @@ def project(row: RunRow | None, event: Event) -> RunRow | None:
             return replace(row, updated_at=event.at, status="running")
         case DriverClaimed(owner=owner):
             return replace(row, updated_at=event.at, owner=owner)
-        case DriverRested() if not row.finished:
-            return replace(row, updated_at=event.at, status="waiting" if row.pending else "running", owner=None)
+        case DriverRested(waiting=waiting) if not row.finished:
+            status = "waiting" if waiting or row.pending else "running"
+            return replace(row, updated_at=event.at, status=status, owner=None)
         case CancelRequested() if not row.finished:
             return replace(row, updated_at=event.at, status="cancelling")
         case _:

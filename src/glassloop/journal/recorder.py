@@ -24,6 +24,21 @@ def now_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+class Clock:
+    """UTC milliseconds on one clock that only goes forward, at the speed of time.
+
+    A wall clock that is set while a run is driven would make its time longer or shorter than it was. It is looked at
+    once; from then on the time that passes is added.
+    """
+
+    def __init__(self) -> None:
+        self._began = time.time_ns() - time.monotonic_ns()
+
+    def __call__(self) -> int:
+        """Now."""
+        return (self._began + time.monotonic_ns()) // 1_000_000
+
+
 class Recorder:
     """Records one run.
 
@@ -60,13 +75,15 @@ class Recorder:
         self._aside: asyncio.Task[None] | None = None
         self._seq = self._next = state.seq
         self._writing = asyncio.Lock()
+        self.now = Clock()
         self.turn: Callable[[State], Turn | None] = lambda _: None
+        self.apart = False  # the session stands in another database, and its turns are not the journal's to write
 
     def record(self, data: JournalData, private: Mapping[str, Any] | None = None) -> None:
         """Something happened; it is durable after the next `commit`."""
         step = self.state.step + 1 if data.type == "model_requested" else self.state.step
         self._next += 1
-        event = Event(self.state.run_id, self._next, now_ms(), step, data, private)
+        event = Event(self.state.run_id, self._next, self.now(), step, data, private)
         self.state.apply(event)
         self._pending.append(event)
         self._tell(event)
@@ -131,7 +148,7 @@ class Recorder:
                         after=self._seq,
                         epoch=self.epoch,
                         blobs=blobs or None,
-                        turn=self.turn(self.state) if self.state.finished or self.state.rested else None,
+                        turn=self._turn_to_write(),
                     )
                 except Conflict:
                     events = await self._rebase(events)
@@ -157,7 +174,7 @@ class Recorder:
 
         def both(connection: Any) -> tuple[Any, list[Event]]:
             value, data = work(connection)
-            return value, [Event(self.state.run_id, 0, now_ms(), self.state.step, data)]
+            return value, [Event(self.state.run_id, 0, self.now(), self.state.step, data)]
 
         async with self._writing:
             while True:
@@ -180,6 +197,10 @@ class Recorder:
     def clean(self) -> bool:
         """Whether everything recorded is durable."""
         return not self._pending and not self._failed
+
+    def _turn_to_write(self) -> Turn | None:
+        rests = self.state.finished is not None or self.state.rested
+        return self.turn(self.state) if rests and not self.apart else None
 
     async def _rebase(self, events: list[Event]) -> list[Event]:
         """Others appended (a decision, a cancellation): take theirs first, then ours. Returns what is still to write.
@@ -207,7 +228,7 @@ class Recorder:
             self._blobs[key] = content
 
     def _live(self, data: EventData) -> Event:
-        return Event(self.state.run_id, 0, now_ms(), self.state.step, data)
+        return Event(self.state.run_id, 0, self.now(), self.state.step, data)
 
     def _tell(self, event: Event) -> None:
         for subscriber in self._subscribers:

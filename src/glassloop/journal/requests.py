@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import TypeAdapter
 
-from glassloop.core.encoding import digest, dumps
+from glassloop.core.encoding import dumps
 from glassloop.core.events import ModelRequested
 from glassloop.core.messages import Message
 from glassloop.journal.journal import Journal
-from glassloop.journal.moves import AskModel
+from glassloop.journal.moves import AskModel, Summarize
 from glassloop.journal.recorder import Recorder
 from glassloop.journal.state import fold
+from glassloop.journal.view import View
 from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec
 
 
@@ -23,27 +25,47 @@ class RequestLog:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._digests: dict[int, tuple[object, str, int]] = {}
-        self._chained = 0
+        self._sent: Sequence[Message] = ()
         self._chain = hashlib.blake2b(digest_size=16)
+        self._placed: set[str] = set()
 
-    def describe(self, request: ModelRequest, model: str, move: AskModel) -> ModelRequested:
-        """The event that says that `request` is about to be sent to `model`."""
-        for message in request.messages[self._chained :]:
-            self._chain.update(dumps(message))
-        self._chained = len(request.messages)
+    def describe(
+        self, request: ModelRequest, model: str, move: AskModel | Summarize, view: View | None = None
+    ) -> ModelRequested:
+        """The event that says that `request` is about to be sent to `model`; without a view it shows everything."""
+        if view is not None:
+            self._place(view)
         return ModelRequested(
             model=model,
             instructions=self._keep(request.instructions)[0],
             tools=self._keep(request.tools)[0],
             settings=self._keep(request.settings)[0],
-            view=((0, self._chained),),
-            view_digest=self._chain.hexdigest(),
+            view=((0, len(request.messages)),) if view is None else view.shown,
+            view_digest=self._chained(request.messages, new=view is not None),
             reserved=move.reserved,
             max_tokens=move.max_tokens,
             offered=len(request.tools),
             stream=request.stream,
-            final=move.final,
+            final=move.final if isinstance(move, AskModel) else None,
+            purpose="step" if isinstance(move, AskModel) else "summary",
         )
+
+    def _chained(self, messages: Sequence[Message], *, new: bool) -> str:
+        """The chain of digests up to the last of the messages; a view may have to begin it anew."""
+        if new and messages[: len(self._sent)] != self._sent:
+            self._sent = ()
+            self._chain = hashlib.blake2b(digest_size=16)
+        for message in messages[len(self._sent) :]:
+            self._chain.update(dumps(message))
+        self._sent = messages
+        return self._chain.hexdigest()
+
+    def _place(self, view: View) -> None:
+        """Store the messages that stand in no conversation."""
+        for key, message in view.placed.items():
+            if key not in self._placed:
+                self._placed.add(key)
+                self._recorder.keep(dumps(message))
 
     def head_bytes(self, instructions: str, tools: tuple[ToolSpec, ...]) -> int:
         """Size in bytes of what precedes the conversation in every request."""
@@ -58,15 +80,6 @@ class RequestLog:
         entry = (content, self._recorder.keep(data), len(data))
         self._digests[id(content)] = entry
         return entry[1], entry[2]
-
-
-def message_digest(message: Message) -> bytes:
-    """Digest of one message, computed once per object."""
-    known = getattr(message, "_digest", None)
-    if known is None:
-        known = digest(dumps(message)).encode()
-        object.__setattr__(message, "_digest", known)
-    return known
 
 
 async def rebuild_request(

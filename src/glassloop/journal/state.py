@@ -12,11 +12,14 @@ from glassloop.core.events import (
     ApprovalAsked,
     ApprovalDecided,
     AttemptFailed,
+    CallSuspended,
     CancelRequested,
     DriverClaimed,
     DriverRested,
     EffectStarted,
     Event,
+    EventData,
+    HandedOff,
     ModelReplied,
     ModelRequested,
     Nudged,
@@ -25,6 +28,7 @@ from glassloop.core.events import (
     RunFinished,
     RunKind,
     RunStarted,
+    Summarized,
     ToolAborted,
     ToolFinished,
     UndoFinished,
@@ -49,6 +53,9 @@ class State:
             when the last of their step is known.
         history_length: how many messages of the conversation came before this run.
         step: model calls asked for.
+        request: the last request for a step.
+        answered: the request that the last reply answered.
+        summaries: of the older part of the conversation, in the order they were made, with those that failed.
         open_calls: calls of the last reply that have no result yet, in request order.
         results: results of the last reply's calls that are known while others are open.
         begun: writes that were started and have no result: in doubt unless they are running now.
@@ -63,6 +70,10 @@ class State:
         fresh_nudges: reasons since the model last did something useful.
         failure: the last attempt of a model call failed for good.
         aborted: a tool asked for the run to stop.
+        asking: the model call in flight.
+        suspended: calls that wait for a run below, with its id.
+        speaker: the agent that has the conversation.
+        handoffs: steps in which it was handed on.
         rested: the driver has let go of the run.
         undone: undos that were begun, by call id, with their end where it is known.
         active_ms: time spent working, without the time the run was parked or nobody drove it.
@@ -82,6 +93,8 @@ class State:
     usage: Usage = field(default_factory=Usage)
     cost_usd: float | None = 0.0
     request: ModelRequested | None = None
+    answered: ModelRequested | None = None
+    summaries: list[Summarized] = field(default_factory=list[Summarized])
     replies: list[Reply] = field(default_factory=list[Reply])
     open_calls: dict[str, ToolCall] = field(default_factory=dict[str, ToolCall])
     results: dict[str, ToolResult] = field(default_factory=dict[str, ToolResult])
@@ -101,6 +114,10 @@ class State:
     cancel: CancelRequested | None = None
     finished: RunFinished | None = None
     rested: bool = False
+    asking: ModelRequested | None = None
+    suspended: dict[str, str] = field(default_factory=dict[str, str])
+    speaker: str = ""
+    handoffs: list[int] = field(default_factory=list[int])
     started_at: int = 0
     last_at: int = 0
     active_ms: int = 0
@@ -115,15 +132,15 @@ class State:
         """Fold one event in."""
         self.seq += 1
         data = event.data
-        if not isinstance(data, RunStarted | DriverClaimed | RunContinued | ApprovalDecided):
-            self.active_ms += max(0, event.at - self.last_at)
-        self.last_at = max(self.last_at, event.at)
+        self._pass(event)
         match data:
             case RunStarted():
                 self._start(event, data)
             case ModelRequested():
                 self.step += 1
-                self.request = data
+                self.asking = data
+                if data.purpose == "step":
+                    self.request = data
                 self.failure = None
             case ModelReplied():
                 self._reply(data)
@@ -134,42 +151,77 @@ class State:
                 self.nudges.append(data.reason)
                 self.fresh_nudges.add(data.reason)
                 self.failure = None
+            case Summarized():
+                self._spend(data.usage, data.cost_usd)
+                self.summaries.append(data)
             case EffectStarted():
                 self.begun[data.call_id] = data.key
                 if (asked := self.asked.get(data.call_id)) is not None:
                     self.used.add(asked.approval_id)
             case AttemptFailed():
                 self.failure = data if data.wait is None else None
+                self.asking = None if data.wait is None else self.asking
             case DriverClaimed():
                 self.epoch = data.epoch
                 self.rested = False
+                self.asking = None
+                self.suspended.clear()
             case DriverRested():
                 self.rested = True
-            case AgentChanged():
-                self.fingerprint = data.fingerprint
             case ApprovalAsked():
                 self.asked[data.call_id] = data
             case ApprovalDecided():
                 self._decide(data)
             case CancelRequested():
                 self.cancel = data
-            case ToolAborted():
-                self.aborted = data
-            case UndoStarted():
-                self.undone[data.call_id] = None
-            case UndoFinished():
-                self.undone[data.call_id] = data
             case RunContinued():
                 self.limits = data.limits or self.limits
                 self.finished = self.failure = self.cancel = self.aborted = None
                 self.fresh_nudges.clear()
             case RunFinished():
                 self.finished = data
+                self.asking = None
+            case _:
+                self._apply_rare(data)
+
+    def _apply_rare(self, data: EventData) -> None:
+        match data:
+            case ToolAborted():
+                self.aborted = data
+            case UndoStarted():
+                self.undone[data.call_id] = None
+            case UndoFinished():
+                self.undone[data.call_id] = data
+            case CallSuspended():
+                self.suspended[data.call_id] = data.below
+            case HandedOff():
+                self.speaker = data.agent
+                self.handoffs.append(self.step)
+            case AgentChanged():
+                self.fingerprint = data.fingerprint
             case _:
                 pass
 
+    def _pass(self, event: Event) -> None:
+        """Count the time up to `event`: what passed between two events of one driver, which stamps with one clock.
+
+        A driver begins anew with its claim, since its clock is another than the last one's. The time until a decision
+        is the human's. Who cancels has a clock of its own.
+        """
+        match event.data:
+            case RunStarted() | DriverClaimed() | RunContinued():
+                self.last_at = event.at
+            case CancelRequested():
+                pass
+            case ApprovalDecided():
+                self.last_at = max(self.last_at, event.at)
+            case _:
+                self.active_ms += max(0, event.at - self.last_at)
+                self.last_at = max(self.last_at, event.at)
+
     def _start(self, event: Event, data: RunStarted) -> None:
         self.run_id, self.agent, self.fingerprint = event.run_id, data.agent, data.fingerprint
+        self.speaker = data.agent
         self.kind = data.kind
         self.identity, self.limits = data.identity, data.limits
         self.conversation += data.history
@@ -180,7 +232,7 @@ class State:
             self.replies.append(Reply((data.call,)))
             self.conversation.append(self.replies[0])
             self.open_calls = {data.call.id: data.call}
-        self.started_at = self.last_at = event.at
+        self.started_at = event.at
 
     def _decide(self, data: ApprovalDecided) -> None:
         if data.approval_id in self.decided:
@@ -193,15 +245,20 @@ class State:
 
     def _reply(self, data: ModelReplied) -> None:
         reply = data.reply
-        self.usage += reply.usage
-        unknown = data.cost_usd is None or self.cost_usd is None
-        self.cost_usd = None if unknown else (self.cost_usd or 0.0) + (data.cost_usd or 0.0)
+        self._spend(reply.usage, data.cost_usd)
+        self.answered = self.request
         self.replies.append(reply)
         self.conversation.append(reply)
         calls = reply.calls
         if calls:
             self.open_calls = {call.id: call for call in calls}
             self.fresh_nudges.clear()
+
+    def _spend(self, usage: Usage, cost_usd: float | None) -> None:
+        self.asking = None
+        self.usage += usage
+        unknown = cost_usd is None or self.cost_usd is None
+        self.cost_usd = None if unknown else (self.cost_usd or 0.0) + (cost_usd or 0.0)
 
     def _finish_call(self, data: ToolFinished) -> None:
         if self.open_calls.pop(data.call_id, None) is None:

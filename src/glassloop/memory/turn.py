@@ -11,10 +11,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from glassloop.core.events import DriverRested, Event, RunFinished
+from glassloop.core.ids import root_of
 from glassloop.core.messages import Message, Reply, ToolCall, ToolResult, UserMessage
 from glassloop.journal.journal import Turn
 from glassloop.journal.moves import is_held
 from glassloop.journal.state import State
+
+_DECIDED = "[A human decided on the held call of "
+_LOOKS = "A human looks into it "
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ def turn_of(state: State, before: HandedOver | None) -> Turn | None:
         before: what it has added so far.
     """
     session = state.identity.session
-    if session is None or not _rests(state):
+    if session is None or root_of(state.run_id) != state.run_id or not _rests(state):
         return None
     if state.kind == "call":
         return Turn(session, state.run_id, [_decided(state.replies[0].calls[0], state.finished.output or "")])
@@ -84,10 +88,13 @@ def _open_round(state: State) -> Iterator[ToolResult]:
 
 
 def _placeholder(state: State, call: ToolCall) -> ToolResult:
+    if call.id in state.suspended:
+        text = f"Not finished: {call.name} waits for a human. What becomes of it is told in a later message."
+        return ToolResult(call.id, call.name, text, "held")
     asked = state.asked[call.id]
     if asked.kind == "doubt":
         text = (
-            f"Outcome unknown: {call.name} was begun and cut off, and may have happened. A human looks into it "
+            f"Outcome unknown: {call.name} was begun and cut off, and may have happened. {_LOOKS}"
             f"(approval {asked.approval_id}). Do not call it again."
         )
         return ToolResult(call.id, call.name, text, "unknown")
@@ -121,4 +128,16 @@ def _reply_before(state: State, before: HandedOver) -> Reply:
 
 
 def _decided(call: ToolCall, said: str) -> UserMessage:
-    return UserMessage(f"[A human decided on the held call of {call.name}. {said}]", origin="note")
+    return UserMessage(f"{_DECIDED}{call.name}. {said}]", origin="note")
+
+
+def is_awaited(result: ToolResult) -> bool:
+    """Whether a human has yet to decide on the call, as far as this result tells."""
+    return result.status == "held" or (result.status == "unknown" and _LOOKS in result.content)
+
+
+def is_told(result: ToolResult, message: Message) -> bool:
+    """Whether `message` tells what became of the call that this result held."""
+    if not isinstance(message, UserMessage) or message.origin != "note":
+        return False
+    return message.text.startswith(f"{_DECIDED}{result.name}. ")

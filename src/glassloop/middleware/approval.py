@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Collection
-from typing import Any
+from typing import Any, Literal
 
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.events import ApprovalAsked, ApprovalDecided, ApprovalMode
@@ -15,8 +15,10 @@ from glassloop.tools.tool import Tool
 
 DEFER_SECONDS = 15 * 60.0
 
-Approver = Callable[[PendingApproval], Decision | bool | Awaitable[Decision | bool | None] | None]
-"""Asks a human; True approves, False denies, None or no answer in time denies."""
+Answer = Decision | bool | Literal["park"] | None
+Approver = Callable[[PendingApproval], Answer | Awaitable[Answer]]
+"""Asks a human; True approves, False denies, None or no answer in time denies. `park` leaves the decision to another:
+the run rests, as if there were no approver."""
 
 When = Callable[[Tool, dict[str, Any]], bool | str]
 """Whether a call needs a human; a string names the role that must decide."""
@@ -105,10 +107,11 @@ class Approval:
         call.recorder.record(asked)
         await call.recorder.commit()
         if self.approver is not None:
-            decision = await self._ask(self.approver, pending_of(asked, call.call.provider_id))
-            call.recorder.record(decision)
-            return await self._follow(call, asked, decision, next)
-        if mode == "park":
+            decision = await self.ask(pending_of(asked, call.call.provider_id))
+            if decision is not None:
+                call.recorder.record(decision)
+                return await self._follow(call, asked, decision, next)
+        if mode != "defer":
             return Pending(asked.approval_id)
         raise _deferred(call, asked)
 
@@ -128,14 +131,17 @@ class Approval:
             _take(call, call.arguments)
         return await next(call)
 
-    async def _ask(self, approver: Approver, pending: PendingApproval) -> ApprovalDecided:
+    async def ask(self, pending: PendingApproval) -> ApprovalDecided | None:
+        """What the approver says; None where there is none, or it leaves the decision to another."""
+        if self.approver is None:
+            return None
         try:
             async with asyncio.timeout(self.seconds):
-                answer = approver(pending)
+                answer = self.approver(pending)
                 answer = await answer if inspect.isawaitable(answer) else answer
         except TimeoutError:
             answer = Decision("deny", reason=f"nobody answered within {self.seconds:g} s")
-        return decided(pending.approval_id, answer or False)
+        return None if answer == "park" else decided(pending.approval_id, answer or False)
 
 
 def _is_bound(call: Call, asked: ApprovalAsked) -> bool:

@@ -90,9 +90,10 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The call waits for a human: the run rests."""
+    """The call waits for a human, itself or in the run `below` that it has begun: the run rests."""
 
     approval_id: str
+    below: str | None = None
 
 
 Ended = Done | Failed | Pending
@@ -153,6 +154,7 @@ class ModelCall:
         recorder: the run's journal; failed attempts are recorded there.
         shown: visible text that has been streamed; with any, the call is not repeated.
         parts_shown: parts streamed of the present attempt.
+        aside: whether the reply is none of the run's, so that nobody watches it.
     """
 
     model: Model
@@ -160,6 +162,7 @@ class ModelCall:
     recorder: Recorder
     shown: list[str] = field(default_factory=list[str])
     parts_shown: int = 0
+    aside: bool = False
 
     @property
     def text(self) -> str:
@@ -168,8 +171,9 @@ class ModelCall:
 
     def emit(self, data: LiveData) -> None:
         """Stream a part to those who watch."""
-        self.parts_shown += 1
-        self.recorder.emit(data)
+        if not self.aside:
+            self.parts_shown += 1
+            self.recorder.emit(data)
 
 
 ModelNext = Callable[[ModelCall], Awaitable[Reply]]

@@ -15,7 +15,8 @@ SLACK_SECONDS = 30.0
 
 
 class Idempotency:
-    """Runs a write once per session, tool and arguments, and answers repetitions with the first result.
+    """Runs a write once per session, tool and arguments, unless it is `repeatable`, and answers repetitions with the
+    first result.
 
     Only successes are remembered. Concurrent duplicates wait for the one in flight. Another session is another key;
     without a session the run stands in its place.
@@ -36,7 +37,7 @@ class Idempotency:
             CallStopped: an earlier identical call was begun, and nobody knows how it ended.
         """
         tool, ledger = call.found, self.ledger
-        if tool.effect != "write" or ledger is None:
+        if tool.effect != "write" or tool.repeatable or ledger is None:
             return await next(call)
         key = call.claim = self.key(call)
         await call.recorder.commit()  # a claim whose call no journal knows would be a doubt that nobody can settle

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from typing import Any
 
 from glassloop.core.errors import FatalToolError, ModelError, ToolError
 from glassloop.core.events import AttemptFailed, ReplyRestarted
 from glassloop.core.messages import Reply
 from glassloop.middleware.call import Call, ModelCall, ModelNext, Next
+from glassloop.models.failures import pause_after
 
 
 class Retry:
@@ -83,8 +83,6 @@ class ModelRetry:
             attempt += 1
 
     def _wait(self, error: ModelError, attempt: int) -> float | None:
-        if not error.retryable or attempt >= self.attempts:
+        if attempt >= self.attempts:
             return None
-        if error.retry_after is not None:
-            return error.retry_after if error.retry_after <= self.longest else None
-        return self.delay * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
+        return pause_after(error, attempt, delay=self.delay, longest=self.longest)

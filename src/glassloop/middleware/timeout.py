@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from typing import Any
 
 from glassloop.middleware.call import Call, CallStopped, Next
@@ -26,7 +27,7 @@ class Timeout:
         """
         tool = call.found
         seconds = self.seconds or tool.effective_timeout
-        clock = asyncio.timeout(seconds)
+        clock = asyncio.timeout(None if seconds == math.inf else seconds)
         try:
             async with clock:
                 value = await next(call)

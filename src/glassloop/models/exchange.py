@@ -104,6 +104,22 @@ async def exchange(
     yield ReplyPart(reply)
 
 
+async def ask(endpoint: Endpoint, body: bytes, timeout: float) -> Any:
+    """Send one request whose answer is JSON in one piece, and return that.
+
+    Raises:
+        ModelError: the request failed.
+    """
+    peer = endpoint.peer
+    response = await endpoint.transport.post(peer.url, endpoint.headers, body, timeout)
+    try:
+        if response.status // 100 != 2:
+            raise http_failure(peer, response.status, response.headers, await _error_body(response))
+        return _json(peer, await response.read())
+    finally:
+        response.close()
+
+
 class _Body(NamedTuple):
     bytes: bytes
     whole: bool

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import random
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any
 
 from glassloop.core.encoding import loads
@@ -128,10 +128,30 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
     seconds = _number(value)
     if seconds is not None:
         return seconds
+    from email.utils import parsedate_to_datetime  # a date is rare, and this loads ten modules
+
     try:
         return max(0.0, parsedate_to_datetime(value).timestamp() - time.time())
     except (TypeError, ValueError, OverflowError):
         return None
+
+
+def pause_after(error: ModelError, attempt: int, *, delay: float = 0.5, longest: float = 60.0) -> float | None:
+    """Seconds until the same request is worth another attempt; None if it is not.
+
+    As long as the server asks (`Retry-After`), else exponentially longer with jitter.
+
+    Args:
+        error: what the attempt came to.
+        attempt: its number, from 1.
+        delay: seconds after the first attempt, doubled for each further one.
+        longest: a server that asks for more seconds is not waited for.
+    """
+    if not error.retryable:
+        return None
+    if error.retry_after is not None:
+        return error.retry_after if error.retry_after <= longest else None
+    return delay * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
 
 
 def _failure(peer: Peer, body: Any, http: int | None, status: int | None, wait: float | None) -> ModelError:

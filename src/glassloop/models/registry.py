@@ -154,7 +154,7 @@ def _build(wire: Wire, name: str, model: str, base_url: str, key: str, variable:
             from glassloop.models.openai_chat import OpenAIChat
 
             return OpenAIChat(
-                model, api_key=key or None, base_url=_with_version(base_url), name=name, key_variable=variable
+                model, api_key=key or None, base_url=with_version(base_url), name=name, key_variable=variable
             )
         case "anthropic-messages":
             from glassloop.models.anthropic import Anthropic
@@ -162,8 +162,8 @@ def _build(wire: Wire, name: str, model: str, base_url: str, key: str, variable:
             return Anthropic(model, api_key=key or None, base_url=base_url, name=name, key_variable=variable)
 
 
-def _with_version(base_url: str) -> str:
-    """A URL that is only a host gets `/v1`; one with a path is left alone."""
+def with_version(base_url: str) -> str:
+    """A base URL as OpenAI's wire wants it: one that is only a host gets `/v1`, one with a path is left alone."""
     head, scheme, rest = base_url.rpartition("://")
     rest = rest.rstrip("/").removesuffix("/chat/completions").rstrip("/")
     return f"{head}{scheme}{rest}/v1" if rest and "/" not in rest else f"{head}{scheme}{rest}"

@@ -25,6 +25,7 @@ from glassloop.core.events import (
     RunContinued,
     RunFinished,
     RunStarted,
+    Summarized,
     ToolFinished,
     ToolStarted,
 )
@@ -32,7 +33,9 @@ from glassloop.core.messages import ToolCall
 from glassloop.core.result import RunResult
 from glassloop.core.usage import Usage
 
-LineKind = Literal["run", "thinking", "thought", "action", "observation", "failure", "approval", "nudge", "finish"]
+LineKind = Literal[
+    "run", "thinking", "thought", "action", "observation", "failure", "approval", "nudge", "summary", "finish"
+]
 
 _COLOURS: dict[LineKind, str] = {
     "run": "1",
@@ -43,6 +46,7 @@ _COLOURS: dict[LineKind, str] = {
     "failure": "31",
     "approval": "33",
     "nudge": "33",
+    "summary": "35",
     "finish": "1",
 }
 _WIDTH = 200
@@ -127,6 +131,8 @@ class TraceLines:
                 yield "failure", "the reply broke off and is asked for again"
             case Nudged() as data:
                 yield "nudge", f"{data.reason}: {data.message.text}"
+            case Summarized() as data:
+                yield self._summarized(data)
             case ToolStarted() | ToolFinished() as data:
                 yield from self._tool(data)
             case ApprovalAsked() as data:
@@ -142,6 +148,8 @@ class TraceLines:
                 return
 
     def _thinking(self, data: ModelRequested) -> str:
+        if data.purpose == "summary":
+            return f"{data.model}, summarises the older part of the conversation"
         messages = sum(1 if isinstance(item, str) else item[1] - item[0] for item in data.view)
         final = f", the last answer: {data.final} reached" if data.final else ""
         counts = f"{_count(messages, 'message')} in context, {_count(data.offered, 'tool')} on offer"
@@ -149,14 +157,26 @@ class TraceLines:
 
     def _replied(self, data: ModelReplied) -> Iterator[tuple[LineKind, str]]:
         reply = data.reply
-        self._steps += 1
-        self._usage += reply.usage
-        self._cost = None if data.cost_usd is None or self._cost is None else self._cost + data.cost_usd
+        self._spend(reply.usage, data.cost_usd)
         self._calls |= {call.id: call for call in reply.calls}
         if reply.thinking:
             yield "thought", reply.thinking
         if reply.text and reply.calls:
             yield "thought", reply.text
+
+    def _summarized(self, data: Summarized) -> tuple[LineKind, str]:
+        if data.asked:
+            self._spend(data.usage, data.cost_usd)
+        place = f"messages {data.start + 1} to {data.stop}"
+        if data.text is None:
+            return "failure", f"no summary, {place} are left out: {data.error}"
+        whose = "of an earlier run, " if data.carried else ""
+        return "summary", f"{whose}{place}: {data.text}"
+
+    def _spend(self, usage: Usage, cost_usd: float | None) -> None:
+        self._steps += 1
+        self._usage += usage
+        self._cost = None if cost_usd is None or self._cost is None else self._cost + cost_usd
 
     def _tool(self, data: ToolStarted | ToolFinished) -> Iterator[tuple[LineKind, str]]:
         """The action once, at its start or, in a journal, at its end; then what came of it."""

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from glassloop.agent import Agent
 from glassloop.core.context import Identity
-from glassloop.core.errors import GlassloopError
+from glassloop.core.errors import GlassloopError, ToolError
+from glassloop.core.result import Decision
 from glassloop.journal.projection import ApprovalRow
+from glassloop.middleware.approval import Approval
+from glassloop.middleware.stack import tool_layers
+
+if TYPE_CHECKING:
+    from glassloop.runnable import Runnable
 
 ProblemKind = Literal["not_found", "forbidden", "decided", "expired", "invalid"]
 
@@ -40,6 +47,29 @@ def check(row: ApprovalRow | None, who: Identity, now: int) -> ApprovalRow:
             raise ApprovalProblem("The time to decide has passed; ask for it again.", "expired")
         case decided:
             raise ApprovalProblem(f"This was {decided} already{_by(row)}.", "decided")
+
+
+def check_edit(runs: Runnable | None, name: str, decision: Decision, who: Identity) -> None:
+    """Let a decision through unless it is an edit whose arguments do not fit, or need a role that `who` lacks.
+
+    Raises:
+        ApprovalProblem: otherwise.
+    """
+    if decision.decision != "edit":
+        return
+    if decision.arguments is None:
+        raise ApprovalProblem("An edit needs the arguments to run instead.", "invalid")
+    tool = runs.tools.given(name) if isinstance(runs, Agent) else None
+    if not isinstance(runs, Agent) or tool is None:
+        return
+    try:
+        checked = tool.validate(decision.arguments)
+    except ToolError as error:
+        raise ApprovalProblem(str(error), "invalid") from error
+    layer = next(layer for layer in tool_layers(runs.middleware) if isinstance(layer, Approval))
+    need = layer.when(tool, checked.arguments)
+    if isinstance(need, str) and need not in who.roles:
+        raise ApprovalProblem(f"With these arguments it needs the role {need!r}.", "forbidden")
 
 
 def _by(row: ApprovalRow) -> str:

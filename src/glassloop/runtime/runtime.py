@@ -5,19 +5,15 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 from typing import Any, Literal
 
-from glassloop.agent import Agent
 from glassloop.core.context import Identity
-from glassloop.core.encoding import dumps
-from glassloop.core.errors import ConfigurationError, Conflict, Fenced, RunError, StoreError, ToolError
+from glassloop.core.errors import ConfigurationError, Conflict, Fenced, RunError, StoreError
 from glassloop.core.events import (
     ApprovalAsked,
-    ApprovalDecided,
     ApprovalMode,
     CancelRequested,
     Event,
@@ -26,25 +22,25 @@ from glassloop.core.events import (
     RunFinished,
     RunStarted,
 )
-from glassloop.core.ids import new_id
+from glassloop.core.ids import new_id, root_of
 from glassloop.core.limits import Limits
 from glassloop.core.messages import Message, ToolCall, UserMessage
 from glassloop.core.result import Decision, RunResult
 from glassloop.driver import go_on
 from glassloop.holding import refuse_where_busy
+from glassloop.journal.deferred import record_answer
 from glassloop.journal.projection import ApprovalFilter, ApprovalRow, ApprovalStatus, RunFilter, RunRow, summarize
 from glassloop.journal.recorder import now_ms
 from glassloop.journal.state import fold
 from glassloop.memory.session import WhenBusy
-from glassloop.middleware.approval import Approval, decided
-from glassloop.middleware.stack import tool_layers
+from glassloop.middleware.approval import decided
 from glassloop.options import RunOptions
 from glassloop.results import result_of
-from glassloop.runtime.approvals import ApprovalProblem, check
+from glassloop.runnable import Runnable, everyone
+from glassloop.runtime.approvals import ApprovalProblem, check, check_edit
 from glassloop.runtime.engine import Engine, InlineEngine
 from glassloop.runtime.watching import Hub
-from glassloop.stores import Store, open_store
-from glassloop.stores.owner import is_gone
+from glassloop.stores import Store, open_configured
 
 Deps = Callable[[Identity], Any]
 
@@ -67,8 +63,9 @@ class Runtime:
     looking for such runs. On leaving, runs are let go and stay resumable.
 
     Args:
-        agents: whose runs it drives, by their names.
-        store: a Store or a URL; default the STORE variable, else `sqlite:///glassloop.db`.
+        agents: whose runs it drives, by their names: agents and flows.
+        store: a Store or a URL; default the STORE variable, else `sqlite:///glassloop.db`. With a URL, sessions are
+            where the SESSIONS variable says, if it is set (see `open_store`).
         deps: makes `context.deps` of a run from its identity, sync or async; never stored.
         engine: drives the runs; by default tasks in this process.
 
@@ -78,24 +75,26 @@ class Runtime:
 
     def __init__(
         self,
-        agents: Agent | Sequence[Agent],
+        agents: Runnable | Sequence[Runnable],
         *,
         store: str | Store | None = None,
         deps: Deps | None = None,
         engine: Engine | None = None,
     ) -> None:
-        given = [agents] if isinstance(agents, Agent) else list(agents)
-        self.agents: Mapping[str, Agent] = {agent.name: agent for agent in given}
+        given = [agents] if isinstance(agents, Runnable) else list(agents)
+        self.agents: Mapping[str, Runnable] = {agent.name: agent for agent in given}
+        self._known = everyone(given)
         if len(self.agents) != len(given):
             raise ConfigurationError("Two agents have the same name; give each its own: Agent(..., name=...).")
         self._owns_store = not isinstance(store, Store)
-        given_store = store or os.environ.get("STORE") or DEFAULT_STORE
-        self.store = given_store if isinstance(given_store, Store) else open_store(given_store)
+        self.store = store if isinstance(store, Store) else open_configured(store, DEFAULT_STORE)
         self._deps = deps
         self._engine = engine or InlineEngine()
         self._hub = Hub(self._left)
         self._attached: set[str] = set()
         self._stranded: set[str] = set()
+        self._troubles: dict[str, str] = {}
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._looking: asyncio.Task[None] | None = None
         self._stopping = False
         self.leave_seconds = LEAVE_SECONDS
@@ -103,6 +102,7 @@ class Runtime:
 
     async def __aenter__(self) -> Runtime:
         """Open the store and go on with what was cut off."""
+        self._loop = asyncio.get_running_loop()
         await self.store.__aenter__()
         self._engine.start(self._drive)
         await self._look()
@@ -212,6 +212,7 @@ class Runtime:
         Raises:
             ConfigurationError: no such run.
         """
+        run_id = root_of(run_id)  # a run below another is cancelled with all of them
         row = await self.row(run_id)
         if row is None:
             raise ConfigurationError(f"There is no run {run_id!r} in {self.store.url}.")
@@ -274,25 +275,13 @@ class Runtime:
         """
         row = check(await self.approval(approval_id), by, now_ms())
         decision = replace(decision, by=by.user)
-        self._check_edit(row, decision, by)
+        check_edit(self._known.get(row.agent), row.tool, decision, by)
         if row.mode == "defer":
             return await self._run_deferred(row, decision)
-        while not await self._append_decision(row, decided(approval_id, decision)):
-            pass
-        self._engine.submit(row.run_id)
+        if not await record_answer(self.store.journal, row.run_id, decided(approval_id, decision)):
+            raise ApprovalProblem("This was decided already.", "decided")
+        self._engine.submit(root_of(row.run_id))
         return None
-
-    async def _append_decision(self, row: ApprovalRow, answer: ApprovalDecided) -> bool:
-        """Append a decision unless there is one; False if others appended meanwhile."""
-        events = await self.store.journal.read(row.run_id)
-        for event in events:
-            if isinstance(event.data, ApprovalDecided) and event.data.approval_id == row.approval_id:
-                raise ApprovalProblem("This was decided already.", "decided")
-        try:
-            await self._append(row.run_id, answer, after=len(events))
-        except Conflict:
-            return False
-        return True
 
     async def _run_deferred(self, row: ApprovalRow, decision: Decision) -> RunResult:
         """A held call that was decided is a run of its own; its id follows from the approval's, so it exists once."""
@@ -312,57 +301,45 @@ class Runtime:
             await self._append(run_id, started, own, answer, after=0)
         except Conflict:
             raise ApprovalProblem("This was decided already.", "decided") from None
-        await self._append(row.run_id, answer)
+        await record_answer(self.store.journal, row.run_id, answer)
         self._engine.submit(run_id)
         return await self.wait(run_id)
-
-    def _check_edit(self, row: ApprovalRow, decision: Decision, by: Identity) -> None:
-        if decision.decision != "edit":
-            return
-        if decision.arguments is None:
-            raise ApprovalProblem("An edit needs the arguments to run instead.", "invalid")
-        agent = self.agents.get(row.agent)
-        tool = agent.tools.given(row.tool) if agent else None
-        if agent is None or tool is None:
-            return
-        try:
-            checked = tool.validate(dumps(decision.arguments).decode())
-        except ToolError as error:
-            raise ApprovalProblem(str(error), "invalid") from error
-        layer = next(layer for layer in tool_layers(agent.middleware) if isinstance(layer, Approval))
-        need = layer.when(tool, checked.arguments)
-        if isinstance(need, str) and need not in by.roles:
-            raise ApprovalProblem(f"With these arguments it needs the role {need!r}.", "forbidden")
 
     # Driving
 
     async def _drive(self, run_id: str) -> None:
         """Drive a run until it rests; called by the engine."""
-        events = await self.store.journal.read(run_id)
-        started = events[0].data if events else None
-        if not isinstance(started, RunStarted) or started.agent not in self.agents:
-            return
-        if isinstance(events[-1].data, RunFinished):
-            return
-        options = RunOptions(store=self.store, deps=await self._deps_of(started.identity))
-        agent = self.agents[started.agent]
         try:
-            await go_on(
-                agent,
-                self.store,
-                run_id,
-                options,
-                decisions={},
-                subscribers=(self._hub.tell,),
-                letting_go=lambda: self._stopping,
-            )
+            await self._go_on(run_id)
+            self._troubles.pop(run_id, None)
         except Fenced as error:
             _log.info("Run %s is another driver's: %s", run_id, error)
         except StoreError as error:
             self._stranded.add(run_id)
-            _log.warning("Run %s stopped, and goes on once the store works again: %s", run_id, error)
+            if self._troubles.get(run_id) != str(error):  # said once, not with every look
+                self._troubles[run_id] = str(error)
+                _log.warning("Run %s stopped, and goes on once the store works again: %s", run_id, error)
         except RunError as error:
             _log.info("Run %s ended: %s", run_id, error)
+        finally:
+            self._hub.rested(run_id)
+
+    async def _go_on(self, run_id: str) -> None:
+        events = await self.store.journal.read(run_id)
+        started = events[0].data if events else None
+        if not isinstance(started, RunStarted) or started.agent not in self._known:
+            return
+        if isinstance(events[-1].data, RunFinished):
+            return
+        await go_on(
+            self._known[started.agent],
+            self.store,
+            run_id,
+            RunOptions(store=self.store, deps=await self._deps_of(started.identity)),
+            decisions={},
+            subscribers=(self._hub.tell,),
+            letting_go=lambda: self._stopping,
+        )
 
     async def _deps_of(self, identity: Identity) -> Any:
         made = self._deps(identity) if self._deps is not None else None
@@ -381,12 +358,14 @@ class Runtime:
         while self._stranded:
             self._engine.submit(self._stranded.pop())
         here = self._engine.driving()
-        for agent in self.agents:
+        known: dict[str, bool] = {}
+        for agent in self._known:
             for row in await self._open_runs(agent):
-                if row.status == "cancelling" and row.id in here:
-                    self._engine.cancel(row.id)
-                elif row.id not in here and _is_gone(row.owner):
-                    self._engine.submit(row.id)
+                root = root_of(row.id)
+                if row.status == "cancelling" and root in here:
+                    self._engine.cancel(root)
+                elif root not in here and await self._nobody_drives(row.owner, known):
+                    self._engine.submit(root)
 
     async def _open_runs(self, agent: str) -> list[RunRow]:
         rows: list[RunRow] = []
@@ -394,16 +373,23 @@ class Runtime:
             rows += await self.store.journal.runs(RunFilter(agent=agent, status=status, limit=10_000))
         return rows
 
+    async def _nobody_drives(self, owner: str | None, known: dict[str, bool]) -> bool:
+        """Whether a run was never driven, its driver let go, or its process has ended; each is looked up once."""
+        if owner is not None and owner not in known:
+            known[owner] = await self.store.is_gone(owner)
+        return owner is None or known[owner]
+
     def _left(self, run_id: str) -> None:
         if run_id in self._attached:
-            asyncio.get_running_loop().call_later(self.leave_seconds, self._cancel_left, run_id)
+            assert self._loop is not None
+            self._loop.call_later(self.leave_seconds, self._cancel_left, run_id)
 
     def _cancel_left(self, run_id: str) -> None:
-        if run_id not in self._hub.watchers and run_id in self._attached:
+        if not self._hub.watched(run_id) and run_id in self._attached:
             self._attached.discard(run_id)
             self._engine.cancel(run_id)
 
-    def _agent(self, name: str) -> Agent:
+    def _agent(self, name: str) -> Runnable:
         if name not in self.agents:
             raise ConfigurationError(f"There is no agent {name!r}; there are: {', '.join(self.agents)}.")
         return self.agents[name]
@@ -419,8 +405,3 @@ class Runtime:
             return loads(await self.store.journal.blob(key))
         except KeyError:
             return None
-
-
-def _is_gone(owner: str | None) -> bool:
-    """Whether nobody drives a run: it was never driven, its driver let go, or its process has ended."""
-    return owner is None or is_gone(owner)

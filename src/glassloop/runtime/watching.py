@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+import weakref
+from collections import deque
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from typing import Any, cast
@@ -12,7 +13,7 @@ from glassloop.core.events import DriverRested, Event, ModelReplied, ModelReques
 from glassloop.journal.journal import Journal
 from glassloop.journal.projection import summarize
 
-_Told = tuple[Event | None, int]
+Told = tuple[Event | None, int]
 """An event, and which one a live one comes after; None ends the stream."""
 
 
@@ -25,9 +26,12 @@ class Hub:
 
     def __init__(self, left: Callable[[str], None]) -> None:
         self._left = left
-        self._queues: dict[str, list[asyncio.Queue[_Told]]] = {}
+        self._queues: dict[str, list[asyncio.Queue[Told]]] = {}
         self._recorded: dict[str, int] = {}
-        self.watchers: Counter[str] = Counter()
+
+    def watched(self, run_id: str) -> bool:
+        """Whether anybody watches a run."""
+        return run_id in self._queues
 
     def tell(self, event: Event) -> None:
         """Take an event of a driver in this process; committed events come from the journal.
@@ -35,41 +39,61 @@ class Hub:
         The driver is ahead of the journal: a live event waits for the request or reply that it belongs to, which are
         committed in a moment. Others may stay to be written for longer, and hold nothing up.
         """
-        queues = self._queues.get(event.run_id)
-        if queues is None:
-            return
         if isinstance(event.data, ModelRequested | ModelReplied):
             self._recorded[event.run_id] = event.seq
-        if event.seq:
-            return
-        for queue in queues:
-            queue.put_nowait((event, self._recorded.get(event.run_id, 0)))
+        if event.seq == 0:
+            for queue in self._queues.get(event.run_id, ()):
+                queue.put_nowait((event, self._recorded.get(event.run_id, 0)))
 
-    async def watch(self, journal: Journal, run_id: str, after: int) -> AsyncGenerator[Event]:
-        """Committed events after `after`, in order, and live ones (seq 0) between them, until the run rests."""
-        queue: asyncio.Queue[_Told] = asyncio.Queue()
+    def rested(self, run_id: str) -> None:
+        """A run is not driven here any more."""
+        self._recorded.pop(run_id, None)
+
+    def watch(self, journal: Journal, run_id: str, after: int) -> AsyncGenerator[Event]:
+        """Committed events after `after`, in order, and live ones (seq 0) between them, until the run rests.
+
+        Live events count from this call on, whenever the first is asked for.
+        """
+        return _watch(_Place(self, run_id), journal, after)
+
+    def enter(self, run_id: str, queue: asyncio.Queue[Told]) -> None:
+        """Somebody watches."""
         self._queues.setdefault(run_id, []).append(queue)
-        self.watchers[run_id] += 1
-        pump = asyncio.create_task(_pump(journal, run_id, after, queue), name=f"follow {run_id}")
-        try:
-            async with aclosing(_in_order(queue, after)) as events:
-                async for event in events:
-                    yield event
-            await pump
-        finally:
-            pump.cancel()
-            await asyncio.wait([pump])
-            self._queues[run_id].remove(queue)
-            if not self._queues[run_id]:
-                del self._queues[run_id]
-                self._recorded.pop(run_id, None)
-            self.watchers[run_id] -= 1
-            if not self.watchers[run_id]:
-                del self.watchers[run_id]
-                self._left(run_id)
+
+    def leave(self, run_id: str, queue: asyncio.Queue[Told]) -> None:
+        """Somebody watches no more."""
+        queues = self._queues[run_id]
+        queues.remove(queue)
+        if not queues:
+            del self._queues[run_id]
+            self._left(run_id)
 
 
-async def _in_order(queue: asyncio.Queue[_Told], seen: int) -> AsyncGenerator[Event]:
+class _Place:
+    """The place of one who watches: given up in the end, or with a generator that is dropped before it began."""
+
+    def __init__(self, hub: Hub, run_id: str) -> None:
+        self.run_id = run_id
+        self.queue: asyncio.Queue[Told] = asyncio.Queue()
+        hub.enter(run_id, self.queue)
+        self.leave = weakref.finalize(self, hub.leave, run_id, self.queue)
+        self.leave.atexit = False
+
+
+async def _watch(place: _Place, journal: Journal, after: int) -> AsyncGenerator[Event]:
+    pump = asyncio.create_task(_pump(journal, place.run_id, after, place.queue), name=f"follow {place.run_id}")
+    try:
+        async with aclosing(_in_order(place.queue, after)) as events:
+            async for event in events:
+                yield event
+        await pump
+    finally:
+        pump.cancel()
+        await asyncio.wait([pump])
+        place.leave()
+
+
+async def _in_order(queue: asyncio.Queue[Told], seen: int) -> AsyncGenerator[Event]:
     """The events of a queue up to its None, the live ones in their places; `seen` is the last that is known."""
     early = deque[tuple[Event, int]]()
     while True:
@@ -86,7 +110,7 @@ async def _in_order(queue: asyncio.Queue[_Told], seen: int) -> AsyncGenerator[Ev
             return
 
 
-async def _pump(journal: Journal, run_id: str, after: int, queue: asyncio.Queue[_Told]) -> None:
+async def _pump(journal: Journal, run_id: str, after: int, queue: asyncio.Queue[Told]) -> None:
     """Put what the journal commits into the queue; None at the end."""
     try:
         known = await journal.read(run_id)

@@ -33,6 +33,7 @@ async def readyz(desk: TheDesk) -> dict[str, str]:
     try:
         async with asyncio.timeout(_STORE_S):
             await desk.runtime.runs(RunFilter(limit=1))
+            await desk.runtime.store.sessions.load("", 0)
     except (TimeoutError, GlassloopError) as error:
         log.warning("the store cannot be reached: %s", error or f"no answer in {_STORE_S:g} s")
         raise Refused(503, "store", "The store cannot be reached.") from None

@@ -9,13 +9,21 @@ import threading
 import weakref
 from collections.abc import Callable
 from functools import cache
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from glassloop.stores.connection import connect
 from glassloop.stores.worker import Job, Ticker, Worker
 from glassloop.stores.writer import GroupCommit, OneByOne
 
 T = TypeVar("T")
+
+
+class Connect(Protocol):
+    """Opens a file whose tables are there and up to date; see `connect` of stores/connection.py."""
+
+    def __call__(self, path: str, *, query_only: bool = False) -> sqlite3.Connection:
+        """Raises ConfigurationError or StoreError."""
+        ...
 
 
 class Database:
@@ -27,20 +35,21 @@ class Database:
     Args:
         path: of the file, which is created when first used; a relative path is resolved then, once, off the event loop.
         watch: what the reading thread does now and then.
+        opened: opens a connection; one for those who keep more tables in the file makes them too.
     """
 
-    def __init__(self, path: str, watch: Ticker | None = None) -> None:
+    def __init__(self, path: str, watch: Ticker | None = None, *, opened: Connect = connect) -> None:
         resolved = cache(lambda: os.path.realpath(path))
         self._writer = Worker(
             "glassloop-writer",
             path,
-            connect=lambda: connect(resolved()),
+            connect=lambda: opened(resolved()),
             execute=GroupCommit(path, cache(lambda: _turn(resolved()))),
         )
         self._reader = Worker(
             "glassloop-reader",
             path,
-            connect=lambda: connect(resolved(), query_only=True),
+            connect=lambda: opened(resolved(), query_only=True),
             execute=OneByOne(path),
             ticker=watch,
         )

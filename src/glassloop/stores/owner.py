@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from typing import Protocol
 
 _PROC = Path("/proc")
 
@@ -63,12 +65,41 @@ def alive(process: Process) -> bool | None:
     return started == process.started if started and process.started else None
 
 
-def is_gone(owner: str) -> bool:
-    """Whether the process that `str(Process)` names has ended; False where that cannot be seen from here."""
+def alive_here(owner: str) -> bool | None:
+    """Whether the process that `str(Process)` named runs on this machine, for a store that machines share.
+
+    None where that cannot be seen: of what runs, or ran, under another boot, or in another container.
+    """
     try:
-        return alive(Process.parse(owner)) is False
+        process = Process.parse(owner)
     except ValueError:
-        return False
+        return None
+    here = this_process()
+    return alive(process) if process.boot == here.boot and here.boot else None
+
+
+def is_gone_here(owner: str) -> bool:
+    """Whether the process that `str(Process)` named has ended on this machine; False where that cannot be seen."""
+    return alive_here(owner) is False
+
+
+class Liveness(Protocol):
+    """Tells whether the process that drives a run still lives, as the store that holds the run can know it."""
+
+    async def alive(self, owner: str) -> bool | None:
+        """Whether the process that `str(Process)` named lives; None where that cannot be known."""
+        ...
+
+
+class LocalLiveness:
+    """Of processes that share a file: all of them are on this machine."""
+
+    async def alive(self, owner: str) -> bool | None:
+        """See `Liveness.alive`."""
+        try:
+            return await asyncio.to_thread(alive, Process.parse(owner))
+        except ValueError:
+            return None
 
 
 @cache

@@ -113,7 +113,30 @@ _VERSION_1 = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1,)
+_VERSION_2 = (
+    """
+    CREATE TABLE glassloop_facts (
+        position INTEGER PRIMARY KEY,
+        owner TEXT NOT NULL,
+        id TEXT NOT NULL,
+        same TEXT NOT NULL,
+        text TEXT NOT NULL,
+        run_id TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        model TEXT,
+        vector BLOB,
+        UNIQUE (owner, same)
+    ) STRICT
+    """,
+    # Its own index for each owner: FTS5 would search the words of all, and (before 3.42) keep those of what was erased
+    """
+    CREATE TABLE glassloop_fact_words (
+        owner TEXT NOT NULL, word TEXT NOT NULL, position INTEGER NOT NULL, PRIMARY KEY (owner, word, position)
+    ) STRICT, WITHOUT ROWID
+    """,
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
 """The statements that lead from each version of the schema to the next; a file that has seen all is up to date."""
 
 

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from glassloop.journal.feed import Feed
-from glassloop.stores import Store
+from glassloop.stores import Once, Store
 from glassloop.stores.database import Database
 from glassloop.stores.sqlite_journal import SqliteJournal, Watch
 from glassloop.stores.sqlite_ledger import SqliteLedger
 from glassloop.stores.sqlite_sessions import SqliteSessions
 
+if TYPE_CHECKING:
+    from glassloop.stores.sqlite_facts import SqliteFacts
+
 
 def open_sqlite(url: str, path: str) -> Store:
-    """Journal, sessions and ledger in the file at `path`, which is opened when first used."""
+    """Journal, sessions, ledger and facts in the file at `path`, which is opened when first used."""
     followed = Feed()
     database = Database(path, Watch(followed))
-    return Store(url, SqliteJournal(database, followed), SqliteSessions(database), SqliteLedger(database))
+    return Store(
+        url,
+        SqliteJournal(database, followed),
+        SqliteSessions(database),
+        SqliteLedger(database),
+        Once(partial(_open_facts, database)),
+    )
+
+
+def _open_facts(database: Database) -> SqliteFacts:
+    from glassloop.stores.sqlite_facts import SqliteFacts
+
+    return SqliteFacts(database)

@@ -9,36 +9,40 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from pydantic_core import to_json
-
-from glassloop.core.encoding import loads
-from glassloop.core.errors import StoreError
-from glassloop.core.events import Event, RunFinished, decode_data, encode_data, version_of
+from glassloop.core.events import Event, RunFinished
 from glassloop.journal.feed import Feed
 from glassloop.journal.journal import Transaction, Turn, check_position, check_writer
 from glassloop.journal.projection import OPEN_STATUSES, ApprovalFilter, ApprovalRow, RunFilter, RunRow, project
 from glassloop.stores.approvals import list_approvals, project_approval
 from glassloop.stores.blobs import keep_blobs
-from glassloop.stores.codec import pack, storable, unpack
+from glassloop.stores.codec import pack, storable
 from glassloop.stores.database import Database
+from glassloop.stores.rows import (
+    CHANGING_COLUMNS,
+    EVENT_COLUMNS,
+    READ_COLUMNS,
+    RUN_COLUMNS,
+    changed_values,
+    event_values,
+    read_event,
+    run_values,
+)
 from glassloop.stores.sqlite_sessions import append_messages
 from glassloop.stores.transaction import Writing
 
-_ROW = (
-    "id, agent, session, user, tenant, status, input, started_at, updated_at, steps, tokens, cost_usd, pending, owner"
-)
+_ROW = ", ".join(RUN_COLUMNS)
 _FIND = f"SELECT seq, epoch, {_ROW} FROM glassloop_runs WHERE id = ?"
 _PUT_RUN = f"""
     INSERT INTO glassloop_runs (seq, epoch, {_ROW}) VALUES ({", ".join("?" * 16)})
     ON CONFLICT (id) DO UPDATE SET seq = excluded.seq, epoch = excluded.epoch,
-    {", ".join(f"{column} = excluded.{column}" for column in _ROW.split(", ")[1:])}
+    {", ".join(f"{column} = excluded.{column}" for column in RUN_COLUMNS[1:])}
 """
-_UPDATE_RUN = """
-    UPDATE glassloop_runs SET seq = ?, epoch = ?, status = ?, updated_at = ?, steps = ?, tokens = ?, cost_usd = ?,
-    pending = ?, owner = ? WHERE id = ?
+_UPDATE_RUN = f"""
+    UPDATE glassloop_runs SET seq = ?, epoch = ?, {", ".join(f"{column} = ?" for column in CHANGING_COLUMNS)}
+    WHERE id = ?
 """
-_INSERT_EVENT = f"INSERT INTO glassloop_events VALUES ({', '.join('?' * 9)})"
-_READ = "SELECT seq, type, v, at, step, data, private FROM glassloop_events WHERE run_id = ? AND seq > ? ORDER BY seq"
+_INSERT_EVENT = f"INSERT INTO glassloop_events VALUES ({', '.join('?' * len(EVENT_COLUMNS))})"
+_READ = f"SELECT {', '.join(READ_COLUMNS)} FROM glassloop_events WHERE run_id = ? AND seq > ? ORDER BY seq"
 _OPEN = "status IN ('running', 'waiting', 'cancelling')"  # spelled as in the partial index
 
 
@@ -177,16 +181,15 @@ def append_events(
         row = project(row, event)
         if row is not None:
             project_approval(row, event, cursor)
-    stored = [_stored(event, run_id, seq, epoch) for seq, event in enumerate(events, last + 1)]
+    stored = [event_values(run_id, seq, event, epoch=epoch, pack=pack) for seq, event in enumerate(events, last + 1)]
     cursor.executemany(_INSERT_EVENT, stored)
     if blobs:
         keep_blobs(run_id, blobs, cursor)
     last += len(stored)
     if row is None or before is None:
-        cursor.execute(_PUT_RUN, (last, raised, *_row_values(run_id, row)))
+        cursor.execute(_PUT_RUN, (last, raised, *run_values(run_id, row)))
     else:
-        changed = (row.status, row.updated_at, row.steps, row.tokens, row.cost_usd, row.pending, row.owner)
-        cursor.execute(_UPDATE_RUN, (last, raised, *changed, run_id))
+        cursor.execute(_UPDATE_RUN, (last, raised, *changed_values(row), run_id))
     return last
 
 
@@ -195,20 +198,6 @@ def transact(run_id: str, work: Transaction, after: int, epoch: int, cursor: sql
     value, events = work(Writing(cursor))
     last = append_events(run_id, events, after, epoch, None, cursor)
     return value, [replace(event, seq=last - len(events) + number) for number, event in enumerate(events, 1)]
-
-
-def _stored(event: Event, run_id: str, seq: int, epoch: int | None) -> tuple[object, ...]:
-    data = pack(encode_data(event.data))
-    private = None if event.private is None else pack(to_json(event.private, serialize_unknown=True))
-    return (run_id, seq, event.type, version_of(event.data), event.at, event.step, epoch, data, private)
-
-
-def _row_values(run_id: str, row: RunRow | None) -> tuple[object, ...]:
-    if row is None:
-        return (run_id, *[None] * 13)
-    texts = (None if text is None else storable(text) for text in (row.session, row.user, row.tenant))
-    head = (run_id, row.agent, *texts, row.status, storable(row.input), row.started_at, row.updated_at)
-    return (*head, row.steps, row.tokens, row.cost_usd, row.pending, row.owner)
 
 
 def _erase_blobs(run_id: str, cursor: sqlite3.Cursor) -> int:
@@ -226,7 +215,7 @@ def _erase_blobs(run_id: str, cursor: sqlite3.Cursor) -> int:
 
 
 def _read(run_id: str, after: int, cursor: sqlite3.Cursor) -> list[Event]:
-    return [_event(run_id, stored) for stored in cursor.execute(_READ, (run_id, after)).fetchall()]
+    return [read_event(run_id, stored) for stored in cursor.execute(_READ, (run_id, after)).fetchall()]
 
 
 def _read_on(run_id: str, after: int, cursor: sqlite3.Cursor) -> tuple[list[Event], bool]:
@@ -238,15 +227,6 @@ def _read_on(run_id: str, after: int, cursor: sqlite3.Cursor) -> tuple[list[Even
         "SELECT type FROM glassloop_events WHERE run_id = ? ORDER BY seq DESC LIMIT 1", (run_id,)
     ).fetchone()
     return [], last is not None and last[0] == RunFinished.type
-
-
-def _event(run_id: str, stored: tuple[Any, ...]) -> Event:
-    seq, type_, version, at, step, data, private = stored
-    try:
-        detail = None if private is None else loads(unpack(private))
-        return Event(run_id, seq, at, step, decode_data(type_, version, unpack(data)), detail)
-    except ValueError as error:
-        raise StoreError(f"Event {seq} of run {run_id} ({type_}) is damaged and cannot be read.") from error
 
 
 def _read_blob(digest: str, cursor: sqlite3.Cursor) -> bytes:
@@ -272,5 +252,10 @@ def _list_runs(wanted: RunFilter, cursor: sqlite3.Cursor) -> list[RunRow]:
     if wanted.before is not None:
         conditions.append("id < ?")
         values.append(wanted.before)
+    if wanted.below is not None:
+        conditions.append("id > ? AND id < ?")
+        values += [f"{wanted.below}.", f"{wanted.below}/"]
+    if wanted.roots:
+        conditions.append("instr(id, '.') = 0")
     query = f"SELECT {_ROW} FROM glassloop_runs WHERE {' AND '.join(conditions)} ORDER BY id DESC LIMIT ?"
     return [RunRow(*row) for row in cursor.execute(query, (*values, wanted.limit)).fetchall()]

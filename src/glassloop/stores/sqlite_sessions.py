@@ -2,26 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 import sqlite3
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, closing
-from functools import cache, partial
-from typing import Annotated
-
-from pydantic import Discriminator, TypeAdapter
+from functools import partial
 
 from glassloop.core.encoding import dumps
-from glassloop.core.errors import StoreError
 from glassloop.core.messages import Message
 from glassloop.memory.session import WhenBusy, check_limit
-from glassloop.stores.codec import pack, storable, unpack
+from glassloop.stores.codec import MESSAGE_VERSION, pack, read_message, storable
 from glassloop.stores.database import Database
 from glassloop.stores.sqlite_locks import SessionLocks
 
-_log = logging.getLogger("glassloop.stores")
-
-_VERSION = 1
 _LOAD = "SELECT position, v, message FROM glassloop_messages WHERE session = ? ORDER BY position DESC"
 
 
@@ -61,7 +53,7 @@ def append_messages(session: str, run_id: str, messages: Sequence[Message], curs
     if cursor.rowcount:
         cursor.executemany(
             "INSERT INTO glassloop_messages (session, run_id, v, message) VALUES (?, ?, ?, ?)",
-            [(session, run_id, _VERSION, pack(dumps(message))) for message in messages],
+            [(session, run_id, MESSAGE_VERSION, pack(dumps(message))) for message in messages],
         )
 
 
@@ -74,25 +66,8 @@ def _load(session: str, limit: int | None, cursor: sqlite3.Cursor) -> list[Messa
             row = rows.fetchone()
             if row is None:
                 break
-            message = _message(session, *row)
+            message = read_message(session, *row)
             if message is not None:
                 messages.append(message)
     messages.reverse()
     return messages
-
-
-def _message(session: str, position: int, version: int, stored: str | bytes) -> Message | None:
-    if version > _VERSION:
-        raise StoreError(
-            f"A newer Glassloop wrote to session {session!r} (message version {version}): upgrade it here."
-        )
-    try:
-        return _adapter().validate_json(unpack(stored))
-    except ValueError:
-        _log.warning("Message %d of session %r is damaged and left out.", position, session)
-        return None
-
-
-@cache
-def _adapter() -> TypeAdapter[Message]:
-    return TypeAdapter(Annotated[Message, Discriminator("role")])

@@ -39,8 +39,16 @@ class Writing:
             raise StoreError("The effect was claimed by another call meanwhile, and was not repeated.")
 
 
+NOT_YOURS = "The transaction is not yours to begin or end: its result is recorded in it too."
+
+
 class StatementError(Exception):
-    """A tool's own statement is wrong or breaks a constraint; `__cause__` is SQLite's error."""
+    """A tool's own statement is wrong or breaks a constraint; `__cause__` is the database's error."""
+
+
+def begins_or_ends(statement: str) -> bool:
+    """Whether a statement begins or ends a transaction, or undoes some of it."""
+    return statement.lstrip().upper().startswith(("COMMIT", "ROLLBACK", "BEGIN", "END", "START TRANSACTION", "ABORT"))
 
 
 class OpenTransaction:
@@ -66,12 +74,8 @@ class OpenTransaction:
         return self._guarded(statement, lambda: self._connection.executemany(statement, parameters))
 
     def _guarded(self, statement: str, execute: Any) -> sqlite3.Cursor:
-        if (
-            statement.lstrip()
-            .upper()
-            .startswith(("COMMIT", "ROLLBACK", "BEGIN", "END", "SAVEPOINT", "RELEASE", "ATTACH"))
-        ):
-            raise StatementError("The transaction is not yours to begin or end: its result is recorded in it too.")
+        if begins_or_ends(statement) or statement.lstrip().upper().startswith(("SAVEPOINT", "RELEASE", "ATTACH")):
+            raise StatementError(NOT_YOURS)
         try:
             return execute()
         except sqlite3.Error as error:

@@ -17,6 +17,7 @@ from glassloop.core.errors import ConfigurationError, ScriptError
 from glassloop.testing.answer import Answer, Failure, Reaction, answer_of
 from glassloop.testing.chat import ChatWire
 from glassloop.testing.conversation import Conversation
+from glassloop.testing.embeddings import embedding_answer, embedding_violations
 from glassloop.testing.messages import MessagesWire
 from glassloop.testing.shapes import record
 from glassloop.testing.wire import Wire
@@ -72,11 +73,12 @@ class Received:
 
 
 class ModelServer:
-    """A server that speaks OpenAI Chat Completions and Anthropic Messages, streamed and not.
+    """A server that speaks OpenAI Chat Completions and Anthropic Messages, streamed and not, and OpenAI Embeddings.
 
     Requests that the real service would refuse are answered with 400 and a readable message, so that a test fails
     where production would. Use it as a context manager: `with` runs it in a thread of its own, `async with` on the
-    running event loop (which then must not be blocked, as by `run_sync`). Leaving the block raises `ScriptError` if
+    running event loop (which then must not be blocked, as by `run_sync`). Embeddings do not ask the brain: they are
+    computed from the words (`glassloop.testing.embeddings`). Leaving the block raises `ScriptError` if
     the script was not used up, was asked for more than it has, or the brain raised.
 
     Args:
@@ -243,12 +245,14 @@ class ModelServer:
 
     async def _reply(self, request: web.Request, received: Received) -> web.StreamResponse:
         wire = self._wires.get(request.path.removeprefix("/v1"))
+        if request.path.removeprefix("/v1") == "/embeddings" and request.method == "POST":
+            return self._embed(received)
         if wire is None or request.method != "POST":
             received.violations.append(f"Unknown request: {request.method} {request.path}")
             return _refusal(ChatWire(), Failure(404, received.violations[0]), received)
         if self._api_key is not None and _key(received.headers) != self._api_key:
             return _refusal(wire, Failure(401), received)
-        received.violations = self._check(wire, received)
+        received.violations = self._check(lambda body: wire.violations(body, received.headers), received)
         if received.violations:
             return _refusal(wire, Failure(400, " ".join(received.violations)), received)
         received.conversation = wire.read(received.body, received.headers)
@@ -262,13 +266,24 @@ class ModelServer:
             return _refusal(wire, answer.failure, received)
         return await self._send(request, received, wire, answer)
 
-    def _check(self, wire: Wire, received: Received) -> list[str]:
+    def _embed(self, received: Received) -> web.Response:
+        from aiohttp import web
+
+        if self._api_key is not None and _key(received.headers) != self._api_key:
+            return _refusal(ChatWire(), Failure(401), received)
+        received.violations = self._check(embedding_violations, received)
+        if received.violations:
+            return _refusal(ChatWire(), Failure(400, " ".join(received.violations)), received)
+        received.status = 200
+        return web.Response(body=dumps(embedding_answer(received.body)), content_type="application/json")
+
+    def _check(self, violations: Callable[[object], list[str]], received: Received) -> list[str]:
         try:
             body = loads(received.raw)
         except ValueError as error:
             return [f"The request body is not strict JSON: {error}"]
         received.body = record(body)
-        return wire.violations(body, received.headers)
+        return violations(body)
 
     async def _think(self, conversation: Conversation) -> Answer:
         reaction = self._brain(conversation)

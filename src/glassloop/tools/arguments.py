@@ -10,6 +10,7 @@ from typing import Any, NamedTuple, cast
 from pydantic_core import ValidationError
 
 from glassloop.core.encoding import dumps, loads
+from glassloop.tools.instants import in_utc, may_hold_instants
 from glassloop.tools.lean import may_hold_floats
 from glassloop.tools.parsing import Unreadable, is_finite, read_object
 from glassloop.tools.problems import ArgumentsError, Problem, from_pydantic
@@ -90,13 +91,17 @@ class Gate(ABC):
             arguments = loads(raw)
             if isinstance(arguments, dict) and not (self._holds_floats and _MAY_OVERFLOW.search(raw)):
                 arguments = cast("dict[str, Any]", arguments)
-                return Validated(self.convert(arguments, raw), arguments)
+                return self._settled(Validated(self.convert(arguments, raw), arguments))
         except ValueError:
             pass
         try:
-            return self._repaired(*_read(raw, complete, self._bare))
+            return self._settled(self._repaired(*_read(raw, complete, self._bare)))
         except Refused as refused:
             raise ArgumentsError(tool, refused.problems) from None
+
+    def _settled(self, checked: Validated) -> Validated:
+        """Arguments that passed, as the function is given them."""
+        return checked
 
     def _repaired(self, arguments: dict[str, Any], repaired: bool) -> Validated:
         try:
@@ -113,11 +118,17 @@ class Gate(ABC):
 
 
 class FunctionGate(Gate):
-    """The gate of a function, by pydantic."""
+    """The gate of a function, by pydantic.
+
+    A `datetime` that the model wrote without an offset is in UTC, for the function and for whoever reads the arguments.
+    Annotate the parameter with pydantic's `AwareDatetime` to have the model asked for an offset instead, or with
+    `NaiveDatetime` for the time on some clock, which has none.
+    """
 
     def __init__(self, arguments: Arguments) -> None:
         super().__init__(arguments.schema)
         self._validate_json = arguments.validate_json
+        self._holds_instants = may_hold_instants(arguments.schema)
 
     def convert(self, arguments: dict[str, Any], text: str | bytes) -> dict[str, Any]:
         """See `Gate`."""
@@ -131,6 +142,17 @@ class FunctionGate(Gate):
             str(detail["loc"][0]) for detail in error.errors(include_url=False, include_input=False) if detail["loc"]
         }
         return Refused(from_pydantic(error, arguments, self._schema), names)
+
+    def _settled(self, checked: Validated) -> Validated:
+        if not self._holds_instants:
+            return checked
+        moved = in_utc(checked.arguments, self._schema, self._schema)
+        if moved is checked.arguments:
+            return checked
+        try:
+            return Validated(self.convert(moved, dumps(moved)), moved, True)
+        except ValueError:
+            return checked  # a type of the function's own that takes no offset
 
 
 def parse_arguments(raw: str, schema: Mapping[str, Any], *, complete: bool = True) -> dict[str, Any]:

@@ -131,6 +131,13 @@ def capped(text: str, cap: int) -> str:
     return f"{text[:head]}{_notice(tail - head, len(text))}{text[tail:]}"
 
 
+def head_and_tail(text: str, head: int, tail: int) -> tuple[str, str]:
+    """At most so many characters of a text's beginning and of its end, none of them cut; the tail is what is left."""
+    first = text if head >= len(text) else text[: _safe_cut(text, head)]
+    rest = text[len(first) :]
+    return first, rest[_safe_start(rest, max(0, len(rest) - tail)) :]
+
+
 def _notice(omitted: int, whole: int) -> str:
     return f"\n[... {omitted:,} of {whole:,} characters omitted ...]\n"
 

@@ -223,6 +223,12 @@ class _Generator(GenerateJsonSchema):
         generated = super().decimal_schema(schema)
         return generated["anyOf"][0] if "anyOf" in generated else generated
 
+    def datetime_schema(self, schema: core_schema.DatetimeSchema) -> JsonSchemaValue:
+        """A `date-time` has an offset (RFC 3339), and so is not the form of a datetime that may have none."""
+        if schema.get("tz_constraint") == "naive":
+            return {"type": "string", "description": "date and time without offset, such as 2026-02-28T10:00:00"}
+        return super().datetime_schema(schema)
+
     def bytes_schema(self, schema: core_schema.BytesSchema) -> JsonSchemaValue:
         generated = super().bytes_schema(schema)
         encoded = generated.pop("format", None) == "base64url"

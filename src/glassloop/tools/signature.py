@@ -84,6 +84,11 @@ def look_into(function: Callable[..., Any]) -> Callee:
     return Callee(origin, name, docstring, tuple(read), _is_async(function), unbound)
 
 
+def takes_context_first(function: Callable[..., Any]) -> bool:
+    """Whether the first parameter of a function takes the run's context."""
+    return any(parameter.is_context for parameter in look_into(function).parameters[:1])
+
+
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
     if sys.version_info >= (3, 14):
         from annotationlib import Format

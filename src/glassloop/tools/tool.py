@@ -42,12 +42,14 @@ class ToolSettings(TypedDict, total=False):
         effect: `read` (default) or `write`. A write is guarded against repetition and journaled before it runs.
         risk: `low` (default), `medium` or `high`; high risk asks a human.
         idempotent: repeating it with the same idempotency key has one effect.
-        timeout: seconds; 15 for a read and 60 for a write unless given.
+        repeatable: the same call again is done again, not answered with what the first returned: for writes that set
+            or erase something by name, and may rightly be asked for anew after another has changed it.
+        timeout: seconds; 15 for a read and 60 for a write unless given, `math.inf` for none.
         retries: repetitions after a failure; only for reads and idempotent tools.
         sequential: runs alone: the calls before it in the step finish first.
         trusted_output: what it returns is not outside text that may hold instructions.
         approval: whether a human decides on a call (`Approval`); unless given, the risk says.
-        undo: called with (arguments, result) to take a write back.
+        undo: called with (arguments, result) to take a write back, after the context if its first parameter is one.
         reconcile: called with the idempotency key; tells whether a call whose result was lost took effect.
         transaction: its effect and the journal's entry are committed together; such a function is sync.
     """
@@ -55,6 +57,7 @@ class ToolSettings(TypedDict, total=False):
     effect: Effect
     risk: Risk
     idempotent: bool
+    repeatable: bool
     timeout: float | None
     retries: int
     sequential: bool
@@ -97,6 +100,7 @@ class Tool:
     effect: Effect = "read"
     risk: Risk = "low"
     idempotent: bool = False
+    repeatable: bool = False
     timeout: float | None = None
     retries: int = 0
     sequential: bool = False

@@ -152,7 +152,12 @@ class ToolSources:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the tools that are given once."""
-        return tuple(source.name for source in self._sources if isinstance(source, Tool))
+        return tuple(tool.name for tool in self.always)
+
+    @property
+    def always(self) -> tuple[Tool, ...]:
+        """The tools that are given once."""
+        return tuple(source for source in self._sources if isinstance(source, Tool))
 
     def given(self, name: str) -> Tool | None:
         """A tool that is given once, by name."""

@@ -13,5 +13,5 @@ from __future__ import annotations
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{suite}" for suite in ("journal", "sessions", "ledger")),
+    *(f"{__name__}.{suite}" for suite in ("journal", "sessions", "ledger", "facts")),
 )

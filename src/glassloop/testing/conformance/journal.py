@@ -13,6 +13,7 @@ from glassloop.core.errors import Conflict, Fenced
 from glassloop.core.events import (
     ApprovalAsked,
     ApprovalDecided,
+    ApprovalMode,
     CancelRequested,
     DriverClaimed,
     DriverRested,
@@ -30,8 +31,9 @@ from glassloop.core.limits import Limits
 from glassloop.core.messages import Media, Reply, Text, ToolCall, ToolResult, UserMessage
 from glassloop.core.usage import Usage
 from glassloop.journal.journal import Journal
-from glassloop.journal.projection import RunFilter
+from glassloop.journal.projection import ApprovalFilter, RunFilter
 
+ANN = Identity("ann", "acme", (), "s-1")
 REPLY = Reply(
     (Text("Let me see."), ToolCall("call_1", "get_weather", '{"city":"北京"}', "toolu_1", {"index": 0})),
     usage=Usage(100, 20, requests=1),
@@ -70,6 +72,24 @@ def claimed(run_id: str, epoch: int, owner: str = "driver") -> Event:
 def cancelled(run_id: str) -> Event:
     """Somebody wants the run stopped."""
     return event(run_id, CancelRequested("ann"))
+
+
+def asked(
+    run_id: str, number: int, *, role: str | None = None, expires_at: int | None = None, mode: ApprovalMode = "park"
+) -> Event:
+    """A call is held for a human."""
+    question = ApprovalAsked(
+        f"appr_{number}",
+        f"call_{number}",
+        "refund",
+        f'{{"n":{number}}}',
+        "print",
+        "Refund?",
+        role=role,
+        expires_at=expires_at,
+        mode=mode,
+    )
+    return event(run_id, question, at=1_000)
 
 
 async def collect(events: AsyncIterator[Event]) -> list[tuple[int, str]]:
@@ -391,3 +411,105 @@ class JournalConformance:
         assert await listed(RunFilter(status="running", limit=1)) == ["run_3"]
         assert await listed(RunFilter(status="completed", finished=False)) == []
         assert await listed(RunFilter(user="nobody")) == []
+
+    # Approvals
+
+    async def test_approvals_are_listed_newest_first_with_what_was_asked_and_decided(self, journal: Journal) -> None:
+        await journal.append(
+            "run_1", [started("run_1", identity=ANN), asked("run_1", 1), asked("run_1", 2)], after=0, epoch=None
+        )
+        await journal.append(
+            "run_2", [started("run_2", identity=ANN), asked("run_2", 3, expires_at=9_000)], after=0, epoch=None
+        )
+        answer = event("run_1", ApprovalDecided("appr_1", "deny", "ann", "not today"))
+        await journal.append("run_1", [answer], after=None, epoch=None)
+        last, middle, first = await journal.approvals()
+        assert [one.approval_id for one in (first, middle, last)] == ["appr_1", "appr_2", "appr_3"]
+        assert (first.run_id, first.call_id, first.tool, first.arguments) == ("run_1", "call_1", "refund", '{"n":1}')
+        assert (first.summary, first.risk, first.role, first.kind, first.mode) == (
+            "Refund?",
+            "high",
+            None,
+            "call",
+            "park",
+        )
+        assert (first.user, first.tenant, first.session, first.agent) == ("ann", "acme", "s-1", "desk")
+        assert (first.asked_at, first.expires_at, last.expires_at) == (1_000, None, 9_000)
+        assert (first.decision, first.decided_by, first.reason) == ("deny", "ann", "not today")
+        assert (middle.decision, middle.decided_by, middle.reason) == (None, None, None)
+
+    async def test_the_first_decision_counts(self, journal: Journal, run_id: str) -> None:
+        await journal.append(run_id, [started(run_id), asked(run_id, 1)], after=0, epoch=None)
+        for decision in ("edit", "deny"):
+            answer = event(run_id, ApprovalDecided("appr_1", decision, "ann"))
+            await journal.append(run_id, [answer], after=None, epoch=None)
+        assert [one.decision for one in await journal.approvals()] == ["edit"]
+
+    async def test_approvals_are_filtered(self, journal: Journal) -> None:
+        for number, expires_at in enumerate((None, 5_000, None, None, None), 1):
+            run_id = f"run_{(number + 1) // 2}"
+            news = [started(run_id)] if number % 2 else []
+            news.append(asked(run_id, number, expires_at=expires_at))
+            await journal.append(run_id, news, after=None, epoch=None)
+        answers = [ApprovalDecided("appr_3", "approve"), ApprovalDecided("appr_4", "deny")]
+        await journal.append("run_2", [event("run_2", answer) for answer in answers], after=None, epoch=None)
+        await journal.append("run_3", [event("run_3", ApprovalDecided("appr_5", "edit"))], after=None, epoch=None)
+
+        async def listed(wanted: ApprovalFilter) -> str:
+            return "".join(row.approval_id[-1] for row in await journal.approvals(wanted))
+
+        assert await listed(ApprovalFilter()) == "54321"
+        assert await listed(ApprovalFilter(id="appr_4")) == "4"
+        assert await listed(ApprovalFilter(id="appr_9")) == ""
+        assert await listed(ApprovalFilter(run_id="run_2")) == "43"
+        assert await listed(ApprovalFilter(limit=2)) == "54"
+        assert await listed(ApprovalFilter(limit=2, before="appr_4")) == "32"
+        assert await listed(ApprovalFilter(status="pending")) == "21"
+        assert await listed(ApprovalFilter(status="pending", now=4_999)) == "21"
+        assert await listed(ApprovalFilter(status="pending", now=5_000)) == "1"
+        assert await listed(ApprovalFilter(status="expired", now=5_000)) == "2"
+        assert await listed(ApprovalFilter(status="expired")) == ""
+        assert [await listed(ApprovalFilter(status=one)) for one in ("approved", "denied", "edited")] == ["3", "4", "5"]
+        assert await listed(ApprovalFilter(status="decided")) == "543"
+        assert await listed(ApprovalFilter(status="decided", run_id="run_2", limit=1)) == "4"
+
+    async def test_an_approval_is_the_business_of_its_owner_and_of_its_role_in_the_tenant(
+        self, journal: Journal
+    ) -> None:
+        owners = [ANN, Identity("ann"), Identity(None, "acme"), Identity("bob", "acme"), Identity("bob", "other")]
+        for number, owner in enumerate(owners, 1):
+            role = "supervisor" if owner.user == "bob" else None
+            news = [started(f"run_{number}", identity=owner), asked(f"run_{number}", number, role=role)]
+            await journal.append(f"run_{number}", news, after=0, epoch=None)
+
+        async def seen_by(who: Identity) -> str:
+            return "".join(row.approval_id[-1] for row in await journal.approvals(ApprovalFilter(concerns=who)))
+
+        assert await seen_by(Identity("ann", "acme", session="any")) == "1"
+        assert await seen_by(Identity("ann")) == "2"
+        assert await seen_by(Identity(None, "acme")) == "3"
+        assert await seen_by(Identity("bob", "acme")) == "4"
+        assert await seen_by(Identity("sam", "acme", ("clerk", "supervisor"))) == "4"
+        assert await seen_by(Identity("sam", "other", ("supervisor",))) == "5"
+        assert await seen_by(Identity("sam", "acme", ("clerk",))) == ""
+        assert await seen_by(Identity()) == ""
+
+    async def test_an_approval_of_text_that_is_not_unicode_is_listed(self, journal: Journal, run_id: str) -> None:
+        half = "\ud83d"
+        identity = Identity(f"user{half}", session=f"s{half}")
+        answer = event(run_id, ApprovalDecided("appr_1", "deny", f"user{half}", half))
+        await journal.append(
+            run_id, [started(run_id, identity=identity), asked(run_id, 1), answer], after=0, epoch=None
+        )
+        assert [one.decision for one in await journal.approvals()] == ["deny"]
+
+    async def test_a_deferred_call_is_asked_about_once_and_decided_with_its_own_run(self, journal: Journal) -> None:
+        held = asked("run_1", 1, mode="defer")
+        await journal.append("run_1", [started("run_1"), held], after=0, epoch=None)
+        begun = event("run_2", RunStarted("desk", "print", Identity(), None, Limits(), kind="call", parent="run_1"))
+        answer = event("run_2", ApprovalDecided("appr_1", "approve", "ann"))
+        await journal.append("run_2", [begun, asked("run_2", 1), answer], after=0, epoch=None)
+        [row] = await journal.approvals()
+        assert (row.run_id, row.mode, row.decision) == ("run_1", "defer", "approve")
+        await journal.append("run_2", [asked("run_2", 2)], after=None, epoch=None)  # it may have happened: a doubt
+        assert [one.run_id for one in await journal.approvals()] == ["run_2", "run_1"]

@@ -112,6 +112,20 @@ class SessionsConformance:
         (await sessions.load("s")).clear()
         assert len(await sessions.load("s")) == len(TURN)
 
+    async def test_a_long_session_is_loaded_whole(self, sessions: SessionStore) -> None:
+        for n in range(2):
+            await sessions.append("s", f"run_{n}", [UserMessage(f"{n}.{m}") for m in range(1_100)])
+        texts = [f"{n}.{m}" for n in range(2) for m in range(1_100)]
+        assert await sessions.load("s") == list(map(UserMessage, texts))
+        assert await sessions.load("s", 1_700) == list(map(UserMessage, texts[500:]))
+
+    async def test_turns_that_come_at_once_stay_whole(self, sessions: SessionStore, other: SessionStore) -> None:
+        turns = [(f"run_{n}", [UserMessage(f"{n}")] * 5) for n in range(20)]
+        await asyncio.gather(*((sessions, other)[n % 2].append("s", *turn) for n, turn in enumerate(turns)))
+        loaded = await sessions.load("s")
+        found = [loaded[place : place + 5] for place in range(0, len(loaded), 5)]
+        assert sorted(map(str, found)) == sorted(str(messages) for _, messages in turns)
+
     async def test_names_and_texts_may_hold_anything(self, sessions: SessionStore) -> None:
         name = "'; DROP TABLE x; -- 会话 \ud83d\x00"
         await sessions.append(name, "run_1", [UserMessage("half \ud83d of an emoji")])
@@ -169,6 +183,22 @@ class SessionsConformance:
             async with sessions.lock("s", "run_1"):
                 raise ZeroDivisionError
         async with asyncio.timeout(5), sessions.lock("s", "run_2"):
+            pass
+
+    async def test_a_cancelled_holder_frees_the_session(self, sessions: SessionStore, other: SessionStore) -> None:
+        inside = asyncio.Event()
+
+        async def run() -> None:
+            async with sessions.lock("s", "run_1"):
+                inside.set()
+                await asyncio.Event().wait()
+
+        holder = asyncio.create_task(run())
+        await inside.wait()
+        holder.cancel()
+        await asyncio.wait([holder])
+        assert holder.cancelled()
+        async with asyncio.timeout(5), other.lock("s", "run_2"):
             pass
 
     async def test_a_cancelled_waiter_leaves_the_queue(self, sessions: SessionStore) -> None:
@@ -237,3 +267,39 @@ class SessionsConformance:
                     await old
             await asyncio.gather(new, third)
         assert order == ["new driver of 2", "3"]
+
+    async def test_a_session_is_taken_over_with_its_queue(self, sessions: SessionStore, other: SessionStore) -> None:
+        order: list[str] = []
+
+        async def run(store: SessionStore, run_id: str) -> None:
+            async with store.lock("s", run_id):
+                order.append(run_id)
+
+        async with asyncio.timeout(10):
+            abandoned = sessions.lock("s", "run_1")
+            await abandoned.__aenter__()
+            waiter = asyncio.create_task(run(sessions, "run_2"))
+            await asyncio.sleep(0.05)
+            async with other.lock("s", "run_1"):  # without waiting, although run_2 does
+                await abandoned.__aexit__(None, None, None)
+                await asyncio.sleep(0.05)
+                order.append("run_1")
+            await waiter
+        assert order == ["run_1", "run_2"]
+
+    async def test_event_loops_share_it(self, sessions: SessionStore) -> None:
+        def in_another_loop(run_id: str) -> list[Message]:
+            return asyncio.run(turn(run_id))
+
+        async def turn(run_id: str) -> list[Message]:
+            async with asyncio.timeout(10), sessions.lock("s", run_id):
+                before = await sessions.load("s")
+                await sessions.append("s", run_id, [UserMessage(run_id)])
+                return before
+
+        async with sessions.lock("s", "run_1"):
+            waiting = asyncio.create_task(asyncio.to_thread(in_another_loop, "run_2"))
+            await asyncio.sleep(0.1)
+            await sessions.append("s", "run_1", [UserMessage("run_1")])
+        assert await waiting == [UserMessage("run_1")]
+        assert await turn("run_3") == [UserMessage("run_1"), UserMessage("run_2")]

@@ -1,0 +1,157 @@
+"""From an agent and a journal to what the loop needs."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING, Any
+
+from glassloop.core.context import RunContext
+from glassloop.core.events import ApprovalMode
+from glassloop.core.ids import root_of
+from glassloop.journal.moves import is_held
+from glassloop.journal.recorder import Recorder, now_ms
+from glassloop.journal.requests import RequestLog
+from glassloop.middleware.approval import Approval, pending_of
+from glassloop.middleware.call import ToolMiddleware
+from glassloop.middleware.idempotency import Idempotency
+from glassloop.middleware.reasons import Reasons
+from glassloop.middleware.stack import model_stack, tool_layers, tool_stack
+from glassloop.models.model import ToolSpec
+from glassloop.models.prices import load_prices
+from glassloop.options import RunOptions
+from glassloop.run import Run
+from glassloop.stores import Store
+from glassloop.tools.toolset import ToolIndex, ToolSources
+from glassloop.tree import Driving
+
+if TYPE_CHECKING:
+    from glassloop.agent import Agent
+    from glassloop.memory.composing import Views
+
+
+async def assemble(agent: Agent, driving: Driving) -> Run:
+    """What the loop needs to drive a run of an agent.
+
+    Raises:
+        ConfigurationError: the model cannot be resolved.
+    """
+    run = await _seat(agent, driving)
+    others = handoffs_of(agent)
+
+    async def seat(name: str) -> Run:
+        other = await _seat(others.get(name, agent), driving)
+        driving.rates = other.prices.rates
+        return other
+
+    run.seat = seat
+    run.agent = agent.name
+    run.left = driving.allowance
+    run.letting_go = driving.tree.letting_go
+    driving.rates = run.prices.rates
+    return run
+
+
+def handoffs_of(agent: Agent) -> dict[str, Agent]:
+    """The agents that a conversation with this one can be handed to, and those that they can hand it to."""
+    found, due = {agent.name: agent}, [agent]
+    while due:
+        for tool in due.pop().tools.always:
+            target: Agent | None = getattr(tool.function, "hands_off_to", None)
+            if target is not None and target.name not in found:
+                found[target.name] = target
+                due.append(target)
+    return found
+
+
+async def ask_about_held(run: Run, layers: Iterable[ToolMiddleware]) -> None:
+    """Let the human at hand, if there is one, decide on the calls that an earlier driver left held."""
+    approval = next(layer for layer in layers if isinstance(layer, Approval))
+    state, now = run.recorder.state, now_ms()
+    asked = [state.asked[call.id] for call in state.open_calls.values() if is_held(state, call)]
+    open_ones = [one for one in asked if one.expires_at is None or one.expires_at > now]
+    if approval.approver is None or not open_ones:
+        return
+    try:
+        await run.recorder.commit()  # claimed, so that nobody takes the run over while the human thinks
+        calls = [pending_of(one, state.open_calls[one.call_id].provider_id) for one in open_ones]
+        for answer in await asyncio.gather(*map(approval.ask, calls)):
+            if answer is not None:
+                run.recorder.record(answer)
+    except asyncio.CancelledError:
+        await run.interrupted()
+        raise
+
+
+async def _seat(agent: Agent, driving: Driving) -> Run:
+    """What the loop needs to drive the run by this agent."""
+    recorder, options, store = driving.recorder, driving.options, driving.tree.store
+    own = agent.name == driving.started.agent and driving.run_id == root_of(driving.run_id)
+    model = agent.model_for(options if own else RunOptions())
+    context = RunContext(
+        options.get("deps"), recorder.state.run_id, recorder.state.identity, store=store, below=driving
+    )
+    layers = layers_of(agent, driving)
+    reasons = next((layer for layer in layers if isinstance(layer, Reasons)), None)
+    return Run(
+        recorder=recorder,
+        requests=RequestLog(recorder),
+        model=model,
+        ask=model_stack(agent.middleware),
+        call=tool_stack(layers),
+        tools=_ToolsOfTheMoment(agent.tools, context, recorder, reasons),
+        context=context,
+        instructions=await agent.instructions_for(context),
+        settings=agent.settings,
+        prices=await load_prices(model.name, agent.settings.price),
+        view=await _views(agent, context, recorder),
+    )
+
+
+def layers_of(agent: Agent, driving: Driving) -> list[ToolMiddleware]:
+    """The layers of a tool call, with what only the run knows."""
+    also = [name.strip() for name in os.environ.get("APPROVE_TOOLS", "").split(",") if name.strip()]
+    mode, options = driving.started.approvals, driving.options
+    return [_bound(layer, driving.tree.store, options, mode, also) for layer in tool_layers(agent.middleware)]
+
+
+async def _views(agent: Agent, context: RunContext[Any], recorder: Recorder) -> Views | None:
+    if not agent.memory:
+        return None
+    from glassloop.memory.composing import Views
+
+    views = Views(agent.memory, context)
+    await views.prepare(recorder)
+    return views
+
+
+class _ToolsOfTheMoment:
+    """The run's tools: looked up before each model request, the same until its calls have their results."""
+
+    def __init__(
+        self, tools: ToolSources, context: RunContext[Any], recorder: Recorder, reasons: Reasons | None
+    ) -> None:
+        self.tools, self.context, self.recorder, self.reasons = tools, context, recorder, reasons
+        self.known: tuple[ToolIndex, tuple[ToolSpec, ...]] | None = None
+
+    async def __call__(self) -> tuple[ToolIndex, tuple[ToolSpec, ...]]:
+        if self.known is not None and self.recorder.state.open_calls:
+            return self.known
+        index = await self.tools.resolve(self.context)
+        if self.known is None or index is not self.known[0]:
+            self.known = index, index.specs if self.reasons is None else self.reasons.specs(index.specs)
+        return self.known
+
+
+def _bound(
+    layer: ToolMiddleware, store: Store, options: RunOptions, mode: ApprovalMode | None, also: Collection[str]
+) -> ToolMiddleware:
+    """A layer with what only the run knows: who is asked, and where claims stand."""
+    match layer:
+        case Approval():
+            return layer.bound(options.get("approve"), mode, also)
+        case Idempotency(ledger=None):
+            return Idempotency(store.ledger, layer.ttl)
+        case _:
+            return layer

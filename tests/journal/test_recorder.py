@@ -1,0 +1,106 @@
+"""The time of a run: what passed while it was driven, whatever becomes of the wall clock."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from glassloop import Agent, Limits
+from glassloop.core.context import Identity
+from glassloop.core.events import (
+    ApprovalDecided,
+    CancelRequested,
+    DriverClaimed,
+    DriverRested,
+    Event,
+    Nudged,
+    RunContinued,
+    RunStarted,
+)
+from glassloop.core.messages import UserMessage
+from glassloop.journal.state import fold
+from glassloop.models.scripted import ScriptedModel, call
+from glassloop.stores import Store, open_store
+
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def store() -> Store:
+    return open_store("memory:")
+
+
+@pytest.fixture
+def set_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Sets the wall clock forward by so many milliseconds, or back."""
+    true = time.time_ns
+
+    def set_forward(by: int) -> None:
+        monkeypatch.setattr(time, "time_ns", lambda: true() + by * 1_000_000)
+        monkeypatch.setattr(time, "time", lambda: true() / 1e9 + by / 1e3)
+
+    return set_forward
+
+
+@pytest.mark.parametrize("jump", [HOUR, -HOUR])
+async def test_a_wall_clock_that_is_set_meanwhile_is_no_time_of_the_run(
+    store: Store, set_clock: Callable[[int], None], jump: int
+) -> None:
+    def work() -> str:
+        """Work."""
+        set_clock(jump)
+        return "worked"
+
+    agent = Agent(ScriptedModel([call("work"), "done"]), [work], limits=Limits(seconds=30))
+    began = time.time_ns() // 1_000_000
+    result = await agent.run("go", store=store)
+    assert (result.outcome, result.output) == ("completed", "done")
+    assert 0 <= result.seconds < 30
+    stamps = [event.at for event in await store.journal.read(result.run_id)]
+    assert stamps == sorted(stamps)
+    assert began - 1 <= stamps[0] <= stamps[-1] < began + 30_000
+
+
+async def test_a_run_goes_on_with_the_time_that_it_has_left_after_the_clock_was_set(
+    store: Store, set_clock: Callable[[int], None]
+) -> None:
+    async def work() -> str:
+        """Work."""
+        await asyncio.sleep(0.03)
+        return "worked"
+
+    model = ScriptedModel([call("work"), call("work"), "done"])
+    agent = Agent(model, [work], limits=Limits(steps=1, seconds=30, on_limit="return"))
+    first = await agent.run("go", store=store)
+    assert first.outcome == "limited"
+    set_clock(-HOUR)
+    second = await agent.resume(first.run_id, store=store, limits=Limits(seconds=30))
+    assert second.outcome == "completed"
+    assert first.seconds + 0.02 <= second.seconds < 30
+
+
+def active(*events: tuple[int, Any]) -> int:
+    """The time that these events make."""
+    started = RunStarted("desk", "f", Identity(), UserMessage("go"), Limits())
+    told = [(1_000, started), (1_000, DriverClaimed(1, "one")), *events]
+    return fold(Event("run_1", seq, at, 0, data) for seq, (at, data) in enumerate(told, 1)).active_ms
+
+
+SAID = Nudged(UserMessage("go on"), "promised")
+
+
+def test_time_is_counted_between_the_events_of_one_driver() -> None:
+    assert active((1_500, SAID), (1_700, SAID)) == 700
+    assert active((1_500, SAID), (1_400, SAID), (1_600, SAID)) == 600
+    assert active((1_500, DriverRested()), (HOUR, DriverClaimed(2, "two")), (HOUR + 300, SAID)) == 800
+    assert active((HOUR, DriverRested()), (2_000, DriverClaimed(2, "two")), (2_300, SAID)) == HOUR - 1_000 + 300
+    assert active((1_500, SAID), (2_000, RunContinued()), (2_100, SAID)) == 600
+
+
+def test_the_time_of_a_human_and_anothers_clock_are_not_counted() -> None:
+    assert active((1_500, SAID), (9_000, ApprovalDecided("appr_1", "approve")), (9_100, SAID)) == 600
+    assert active((1_500, SAID), (HOUR, CancelRequested("ann")), (1_600, SAID)) == 600

@@ -1,0 +1,136 @@
+"""Who is asked about a held call: now, when the run goes on, or later."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from glassloop import Agent, Identity, tool
+from glassloop.core.messages import ToolResult
+from glassloop.core.result import Decision, PendingApproval
+from glassloop.middleware.approval import Approval
+from glassloop.models.scripted import ScriptedModel, call
+from glassloop.runtime import Runtime
+from glassloop.stores import Store, open_store
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    async with open_store(f"sqlite:///{tmp_path / 'runs.db'}") as opened:
+        yield opened
+
+
+def payer(*amounts: int, middleware: Any = ()) -> tuple[Agent, list[int]]:
+    """An agent that wants to pay these amounts, and what was paid."""
+    paid: list[int] = []
+
+    @tool(effect="write", approval=lambda arguments: "supervisor" if arguments["amount"] > 500 else True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return f"paid {amount}"
+
+    def answer(request: Any) -> Any:
+        done = [message for message in request.messages if isinstance(message, ToolResult)]
+        return [call("pay", amount=one) for one in amounts] if not done else "; ".join(one.content for one in done)
+
+    return Agent(ScriptedModel(answer), [pay], name="desk", middleware=middleware), paid
+
+
+async def test_a_call_that_is_parked_is_asked_about_when_the_run_goes_on(store: Store) -> None:
+    agent, paid = payer(1, 2, 3)
+    waiting = await agent.run("go", store=store)
+    assert (waiting.outcome, paid) == ("waiting", [])
+    asked: list[PendingApproval] = []
+
+    async def approve(pending: PendingApproval) -> Decision | bool:
+        asked.append(pending)
+        if pending.arguments["amount"] == 2:
+            return Decision("edit", arguments={"amount": 20}, by="ann")
+        return pending.arguments["amount"] == 1
+
+    result = await agent.resume(waiting.run_id, store=store, approve=approve)
+    assert result.outcome == "completed"
+    assert [one.status for one in result.tool_executions] == ["ok", "ok", "denied"]
+    assert paid == [1, 20]
+    assert sorted(asked, key=str) == sorted(waiting.pending, key=str)
+
+
+async def test_what_is_decided_already_is_not_asked_about(store: Store) -> None:
+    agent, paid = payer(1, 2)
+    waiting = await agent.run("go", store=store)
+    first, second = waiting.pending
+    asked: list[str] = []
+
+    def approve(pending: PendingApproval) -> bool:
+        asked.append(pending.approval_id)
+        return True
+
+    await agent.resume(waiting.run_id, decisions={first.approval_id: False}, store=store, approve=approve)
+    assert asked == [second.approval_id]
+    assert paid == [2]
+
+
+async def test_one_who_leaves_the_decision_to_another_parks_the_run(store: Store) -> None:
+    agent, paid = payer(1, 900)
+
+    def approve(pending: PendingApproval) -> Any:
+        return "park" if pending.role else True
+
+    for result in (
+        await agent.run("go", identity=Identity("ann"), store=store, approve=approve),
+        await agent.resume((await store.journal.runs())[0].id, store=store, approve=approve),
+    ):
+        assert (result.outcome, paid) == ("waiting", [1])
+        assert [one.arguments for one in result.pending] == [{"amount": 900}]
+    async with Runtime(agent, store=store) as runtime:
+        sam = Identity("sam", roles=("supervisor",))
+        await runtime.decide(result.pending[0].approval_id, Decision(), by=sam)
+        assert (await runtime.wait(result.run_id)).outcome == "completed"
+    assert paid == [1, 900]
+
+
+async def test_a_human_who_does_not_answer_when_the_run_goes_on_denies(store: Store) -> None:
+    agent, paid = payer(1, middleware=[Approval(seconds=0.01)])
+    waiting = await agent.run("go", store=store)
+
+    async def approve(pending: PendingApproval) -> bool:
+        await asyncio.sleep(60)
+        return True
+
+    result = await agent.resume(waiting.run_id, store=store, approve=approve)
+    assert (result.tool_executions[0].status, paid) == ("denied", [])
+    assert "nobody answered within 0.01 s" in result.tool_executions[0].content
+
+
+async def test_an_approval_that_has_expired_is_not_asked_about(store: Store) -> None:
+    agent, paid = payer(1, middleware=[Approval(expires=0.001)])
+    waiting = await agent.run("go", store=store)
+    await asyncio.sleep(0.01)
+    result = await agent.resume(waiting.run_id, store=store, approve=lambda pending: True)
+    assert (result.outcome, paid) == ("waiting", [])
+
+
+async def test_a_run_that_is_cancelled_while_the_human_thinks_is_cancelled(store: Store) -> None:
+    agent, paid = payer(1)
+    waiting = await agent.run("go", store=store)
+    thinking = asyncio.Event()
+
+    async def approve(pending: PendingApproval) -> bool:
+        thinking.set()
+        await asyncio.sleep(60)
+        return True
+
+    task = asyncio.create_task(agent.resume(waiting.run_id, store=store, approve=approve))
+    await thinking.wait()
+    [row] = await store.journal.runs()
+    assert row.owner is not None  # nobody takes it over meanwhile
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    [row] = await store.journal.runs()
+    assert (row.status, row.owner, paid) == ("cancelled", None, [])

@@ -1,0 +1,199 @@
+"""Agents as tools, supervisors and hand-offs: one tree, one purse, and approvals anywhere in it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from glassloop import Agent, LimitReached, Limits, ModelError, ModelSettings, tool
+from glassloop.core.events import HandedOff
+from glassloop.core.messages import Reply, Text, ToolResult, UserMessage
+from glassloop.core.usage import Usage
+from glassloop.models.model import ModelRequest
+from glassloop.models.scripted import ScriptedModel, call
+from glassloop.stores import open_store
+from glassloop.teams import agent_tool, handoff, supervisor
+from glassloop.tools.toolset import DynamicToolset
+
+
+def results(request: ModelRequest) -> list[str]:
+    return [message.content for message in request.messages if isinstance(message, ToolResult)]
+
+
+def told(request: ModelRequest) -> str:
+    return next(message.text for message in request.messages if isinstance(message, UserMessage))
+
+
+@tool(effect="write", risk="high")
+def pay(amount: int) -> str:
+    """Pay something."""
+    return f"paid {amount}"
+
+
+def payer() -> Agent:
+    def answer(request: ModelRequest) -> Any:
+        return call("pay", amount=5) if not results(request) else f"Done: {results(request)[-1]}"
+
+    return Agent(ScriptedModel(answer), [pay], name="payer", instructions="You pay bills.\n\nCarefully.")
+
+
+async def test_an_agent_is_a_tool_of_another() -> None:
+    echo = Agent(ScriptedModel(lambda request: f"echo {told(request)}"), name="echo")
+    model = ScriptedModel([[call("echo", task="a"), call("echo", task="b")], "done"])
+    result = await Agent(model, [agent_tool(echo)]).run("go")
+    assert [one.value for one in result.tool_executions] == ["echo a", "echo b"]
+    assert result.steps == 2
+    assert result.spent.steps == 4
+
+
+async def test_what_the_model_is_told_of_it_is_the_beginning_of_its_instructions() -> None:
+    model = ScriptedModel(["hm"])
+    await Agent(model, [agent_tool(payer(), name="bills")]).run("go")
+    [spec] = model.requests[0].tools
+    assert (spec.name, spec.description) == ("bills", "You pay bills.")
+    assert list(spec.parameters["properties"]) == ["task"]
+
+
+async def test_an_agent_that_does_not_complete_is_an_error_for_the_model() -> None:
+    def failing(_: object) -> str:
+        raise ModelError("The server is away.", kind="payment")
+
+    broken = Agent(ScriptedModel(failing), name="broken")
+    result = await Agent(ScriptedModel([call("broken", task="x"), "sorry"]), [agent_tool(broken)]).run("go")
+    assert result.output == "sorry"
+    assert "broken did not complete (failed): The server is away." in result.tool_executions[0].content
+
+
+async def test_an_approval_below_parks_the_whole_tree_and_a_decision_goes_on_with_it() -> None:
+    store = open_store("memory:")
+    middle = Agent(ScriptedModel([call("payer", task="bill"), "middle is done"]), [agent_tool(payer())], name="middle")
+    top = Agent(ScriptedModel([call("middle", task="bills"), "top is done"]), [agent_tool(middle)], name="top")
+    result = await top.run("go", store=store, session="s")
+    assert result.outcome == "waiting"
+    [held] = result.pending
+    assert (held.tool, held.arguments) == ("pay", {"amount": 5})
+    assert {row.status for row in await store.journal.runs()} == {"waiting"}
+    result = await top.resume(result.run_id, decisions={held.approval_id: True}, store=store)
+    assert (result.outcome, result.output) == ("completed", "top is done")
+    assert {row.status for row in await store.journal.runs()} == {"completed"}
+    told = [m.text for m in await store.sessions.load("s") if isinstance(m, UserMessage | Reply)]
+    assert told == ["go", "", "[A human decided on the held call of middle. middle is done]", "top is done"]
+
+
+async def test_a_human_at_hand_is_asked_wherever_the_call_is() -> None:
+    asked: list[str] = []
+    top = Agent(ScriptedModel([call("payer", task="bill"), "done"]), [agent_tool(payer())])
+    result = await top.run("go", approve=lambda pending: asked.append(pending.tool) or True)
+    assert (result.outcome, asked) == ("completed", ["pay"])
+    assert result.tool_executions[0].value == "Done: paid 5"
+
+
+async def test_a_supervisor_gives_tasks_and_recovers_from_a_member_that_does_not_exist() -> None:
+    model = ScriptedModel(
+        [call("give_task", member="bob", task="x"), call("give_task", member="payer", task="x"), "all done"]
+    )
+    boss = supervisor(model, {"pays": payer(), "talks": Agent(ScriptedModel(["hi"]), name="talker")})
+    result = await boss.run("go", approve=lambda _: True)
+    assert result.output == "all done"
+    wrong, right = result.tool_executions
+    assert wrong.status == "error"
+    assert "payer" in wrong.content
+    assert "talker" in wrong.content
+    assert right.value == "Done: paid 5"
+    assert "- payer: pays" in model.requests[0].instructions
+
+
+async def test_a_handoff_moves_the_conversation() -> None:
+    model = ScriptedModel(["I am billing."])
+    billing = Agent(model, [pay], name="billing", instructions="You are billing.")
+    front = Agent(ScriptedModel([call("hand_to_billing", reason="money")]), [handoff(billing)], name="front")
+    store = open_store("memory:")
+    result = await front.run("My bill is wrong.", store=store)
+    assert (result.outcome, result.output, result.agent) == ("completed", "I am billing.", "billing")
+    [request] = model.requests
+    assert request.instructions == "You are billing."
+    assert [spec.name for spec in request.tools] == ["pay"]
+    assert told(request) == "My bill is wrong."
+    events = await store.journal.read(result.run_id)
+    assert [event.data.agent for event in events if isinstance(event.data, HandedOff)] == ["billing"]
+
+
+async def test_a_conversation_that_was_handed_over_goes_on_with_the_same_agent_after_a_crash() -> None:
+    def answer(request: ModelRequest) -> Any:
+        return call("pay", amount=5) if len(results(request)) < 2 else "paid"
+
+    def front() -> Agent:
+        billing = Agent(ScriptedModel(answer), [pay], name="billing")
+        return Agent(ScriptedModel([call("hand_to_billing")]), [handoff(billing)], name="front")
+
+    store = open_store("memory:")
+    result = await front().run("go", store=store)
+    assert result.outcome == "waiting"
+    result = await front().resume(result.run_id, decisions={result.pending[0].approval_id: True}, store=store)
+    assert (result.output, result.agent) == ("paid", "billing")
+
+
+async def test_ping_pong_stops_at_its_bound() -> None:
+    tools: list[Any] = []
+    ping = Agent(ScriptedModel(lambda _: call("hand_to_pong")), [DynamicToolset(lambda _: tools)], name="ping")
+    pong = Agent(ScriptedModel(lambda _: call("hand_to_ping")), [handoff(ping)], name="pong")
+    tools.append(handoff(pong))
+    with pytest.raises(LimitReached, match="handed on 3 times") as reached:
+        await ping.run("go", limits=Limits(handoffs=3, repetition=None))
+    assert reached.value.limit == "handoffs"
+
+
+async def test_two_handoffs_in_one_step_are_one() -> None:
+    one, two = (Agent(ScriptedModel([f"I am {name}."]), name=name) for name in ("one", "two"))
+    model = ScriptedModel([[call("hand_to_one"), call("hand_to_two")]])
+    result = await Agent(model, [handoff(one), handoff(two)]).run("go")
+    assert sorted(done.status for done in result.tool_executions) == ["error", "ok"]
+    assert result.output == f"I am {result.agent}."
+
+
+def spender(tokens: int, *, honest: bool = True) -> Any:
+    """A model that answers with so many tokens, or as many as it may."""
+
+    def answer(request: ModelRequest) -> Reply:
+        most = request.settings.max_tokens or tokens
+        return Reply((Text("x"),), usage=Usage(4, min(tokens, most) if honest else tokens, requests=1))
+
+    return answer
+
+
+async def test_a_tree_spends_from_the_limits_of_its_root() -> None:
+    child = Agent(ScriptedModel(spender(900)), name="child", limits=Limits(total_tokens=10_000, output_tokens=900))
+    model = ScriptedModel([[call("child", task=str(number)) for number in range(5)], "done"])
+    limits = Limits(total_tokens=2_500, output_tokens=500)
+    with pytest.raises(LimitReached) as reached:
+        await Agent(model, [agent_tool(child)], settings=ModelSettings()).run("go", limits=limits)
+    assert reached.value.limit == "total_tokens"
+    assert reached.value.result is not None
+    spent = reached.value.result.spent
+    assert 1_000 < spent.tokens <= 2_500
+    assert "and those it belongs to used" in reached.value.result.tool_executions[-1].content
+
+
+async def test_cancelling_the_root_cancels_what_is_below() -> None:
+    began, closed = asyncio.Event(), asyncio.Event()
+
+    async def slow(_: object) -> str:
+        began.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+        return ""
+
+    store = open_store("memory:")
+    child = Agent(ScriptedModel(slow), name="child")
+    top = Agent(ScriptedModel([call("child", task="x")]), [agent_tool(child)], name="top")
+    task = asyncio.create_task(top.run("go", store=store))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert closed.is_set()
+    assert {row.status for row in await store.journal.runs()} == {"cancelled"}
