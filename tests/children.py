@@ -24,7 +24,7 @@ async def hear(process: subprocess.Popen[str]) -> str:
 async def end(process: subprocess.Popen[str], *, go: str = "go\n") -> str:
     """Let another process go on and end; what else it said."""
     output, errors = await asyncio.to_thread(process.communicate, go)
-    assert (process.returncode, errors) == (0, "")
+    assert (process.returncode, errors) == (0, ""), errors
     return output
 
 

@@ -42,8 +42,9 @@ def event_loop_guard() -> Iterator[BlockBuster]:
     guard = BlockBuster(scanned_modules=[glassloop], excluded_modules=["glassloop.testing"])
     for harmless in ("os.path.abspath", "os.getcwd"):  # they ask the kernel, never a disk
         guard.functions.pop(harmless)
-    for function in guard.functions.values():  # asyncpg looks for certificates, on a loop where nobody waits
-        function.can_block_in("postgres_wire.py", "connect")
+    for function in guard.functions.values():
+        function.can_block_in("postgres_wire.py", "connect")  # it looks for certificates, on a loop where nobody waits
+        function.can_block_in("stores/__init__.py", "_open_postgres")  # imports SQLAlchemy, once in a process
     TypeAdapter(int)  # looks for plugins on the disk, once in the life of a process
     guard.activate()
     yield guard

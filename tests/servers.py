@@ -109,7 +109,7 @@ class PostgresProcess:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
         self.data = directory / "data"
-        self.account = _ordinary_user(directory)
+        self.account = _account(directory)
         self.options = [f"port={self.port}", "listen_addresses=127.0.0.1", "unix_socket_directories=", *_FAST, *options]
         self.process: subprocess.Popen[bytes] | None = None
         self.spare: list[str] = []
@@ -134,7 +134,8 @@ class PostgresProcess:
         name = self.spare.pop()
         yield self.url(name)
         others = "FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
-        self.execute(f"SELECT pg_terminate_backend(pid) {others}; DROP SCHEMA public CASCADE; CREATE SCHEMA public", name)
+        empty = "DROP SCHEMA public CASCADE; CREATE SCHEMA public"
+        self.execute(f"SELECT pg_terminate_backend(pid) {others}; {empty}", name)
         self.spare.append(name)
 
     def execute(self, statement: str, database: str = "postgres") -> str:
@@ -145,7 +146,8 @@ class PostgresProcess:
         """Start it and wait until it answers."""
         settings = [word for option in self.options for word in ("-c", option)]
         command = [str(_POSTGRES / "postgres"), "-D", str(self.data), *settings]
-        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, **self.account)
+        user, group = self.account
+        self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, user=user, group=group)
         ready = [str(_POSTGRES / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", f"{self.port}"]
         while subprocess.run(ready, check=False).returncode:
             assert self.process.poll() is None, "the PostgreSQL server has not started"
@@ -160,18 +162,19 @@ class PostgresProcess:
 
     def _program(self, name: str, *arguments: str) -> str:
         command = [str(_POSTGRES / name), *arguments]
-        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", **self.account)
+        user, group = self.account
+        done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", user=user, group=group)
         assert done.returncode == 0, done.stderr
         return done.stdout
 
 
-def _ordinary_user(directory: Path) -> dict[str, Any]:
-    """How to start a process that is not root's, for PostgreSQL refuses to be."""
+def _account(directory: Path) -> tuple[int | None, int | None]:
+    """User and group of a server that is not root's, for PostgreSQL refuses to be; nobody's name is in every system."""
     if os.geteuid() != 0:
-        return {}
+        return None, None
     nobody = pwd.getpwnam("nobody")
     os.chown(directory, nobody.pw_uid, nobody.pw_gid)
-    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+    return nobody.pw_uid, nobody.pw_gid
 
 
 @contextmanager

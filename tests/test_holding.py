@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -41,7 +42,7 @@ async def turn(store: Store, question: str) -> list[str]:
 
 
 async def test_a_turn_that_did_not_reach_its_session_joins_it_with_the_next_run(
-    redis: RedisProcess, tmp_path: Path
+    redis: RedisProcess, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     def stop(request: ModelRequest) -> str:
         redis.stop()
@@ -51,8 +52,12 @@ async def test_a_turn_that_did_not_reach_its_session_joins_it_with_the_next_run(
         await turn(store, "one")
         with pytest.raises(StoreError, match="cannot be reached"):
             await Agent(ScriptedModel(stop)).run("two", session="s", store=store)
+        async with asyncio.timeout(10):
+            while "Trying again" not in caplog.text:  # noqa: ASYNC110 - to free the session; a log has no event
+                await asyncio.sleep(0.01)
         redis.start()
-        assert await turn(store, "three") == ["one", "ONE", "two", "TWO", "three"]
+        async with asyncio.timeout(10):
+            assert await turn(store, "three") == ["one", "ONE", "two", "TWO", "three"]
         assert texts(await store.sessions.load("s")) == ["one", "ONE", "two", "TWO", "three", "THREE"]
 
 

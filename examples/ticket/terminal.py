@@ -54,7 +54,7 @@ def _run(complaint: str | None, trace: bool, roles: tuple[str, ...]) -> int:
 
     target = Target("examples/ticket:agent", module.agent, cast("Any", module))
     with ended_by_signals(), Background() as background, chosen_model(target, None) as model:
-        target.agent.model = model if model is not None else target.agent.model
+        module.agent.model = model if model is not None else module.agent.model
         runtime = Runtime(target.agent)
         background.call(runtime.__aenter__())
         try:

@@ -88,7 +88,7 @@ async def _seat(agent: Agent, driving: Driving) -> Run:
     """What the loop needs to drive the run by this agent."""
     recorder, options, store = driving.recorder, driving.options, driving.tree.store
     own = agent.name == driving.started.agent and driving.run_id == root_of(driving.run_id)
-    model = agent.model_for(options if own else RunOptions())
+    model = agent.model_for(options if own or agent.model is None else RunOptions())
     context = RunContext(
         options.get("deps"), recorder.state.run_id, recorder.state.identity, store=store, below=driving
     )

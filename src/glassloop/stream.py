@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable
 from types import TracebackType
 
 from glassloop.core.events import Event
+from glassloop.core.ids import root_of
 from glassloop.core.result import RunResult
 from glassloop.journal.recorder import Subscriber
 
@@ -27,6 +28,13 @@ class RunStream:
         self._events: deque[Event] = deque()
         self._news = asyncio.Event()
         self._task: asyncio.Task[RunResult] | None = None
+        self._run_id: str | None = None
+        self._whole = False
+
+    def whole(self) -> RunStream:
+        """The same stream with the events of the runs below, too; each names its `run_id`."""
+        self._whole = True
+        return self
 
     @property
     def result(self) -> RunResult:
@@ -84,6 +92,9 @@ class RunStream:
         return await self._start(self._take)
 
     def _take(self, event: Event) -> None:
+        self._run_id = self._run_id or root_of(event.run_id)
+        if event.run_id != self._run_id and not self._whole:
+            return
         self._events.append(event)
         self._news.set()
 

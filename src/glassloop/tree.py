@@ -191,6 +191,7 @@ class Tree:
             approvals=parent.started.approvals,
             deps=given.get("deps"),
             approve=given.get("approve"),
+            model=given.get("model"),
         )
 
 

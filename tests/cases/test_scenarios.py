@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from judge.replies import Item, text_answer
@@ -28,8 +28,9 @@ from scenario import add, chat, conversation_of, results_in
 from glassloop import Agent, FatalToolError, Media, RunContext, Tool, ToolDefinitionError, tool
 from glassloop.core.events import ToolFinished
 from glassloop.core.messages import Message, Reply, Thinking, ToolResult, UserMessage
-from glassloop.core.result import Decision, RunResult
+from glassloop.core.result import Decision, PendingApproval, RunResult
 from glassloop.core.usage import Usage
+from glassloop.memory import Summary
 from glassloop.models.anthropic import Anthropic
 from glassloop.stores import open_store
 from glassloop.testing import Answer, Conversation, ModelServer, ask, call, say
@@ -47,6 +48,37 @@ async def cancelled(run: asyncio.Task[RunResult]) -> RunResult:
 
 
 # C: history
+
+
+@pytest.mark.parametrize("keep", range(1, 9))
+async def test_C03_a_call_that_is_still_pending_is_never_summarised_away(keep: int) -> None:
+    @tool(approval=True)
+    def get_weather(city: str) -> str:
+        """Weather of a city."""
+        return f"sunny in {city}"
+
+    asked = [call("get_weather", city="A"), call("get_weather", city="B")]
+    approved: list[str] = []
+
+    def approve(pending: PendingApproval) -> Literal[True, "park"]:
+        approved.append(pending.call_id)
+        return True if len(approved) <= len(asked) else "park"
+
+    def brain(conversation: Conversation) -> Answer:
+        if conversation.system.startswith("You summarise"):
+            return say("They asked about A, B and C.")
+        said = sum(isinstance(message, Reply) for message in conversation.messages)
+        return [ask(*asked), ask(call("get_weather", city="C"))][said] if approved[2:] == [] else say("mid")
+
+    async with ModelServer(brain) as server:
+        agent = Agent(chat(server), [get_weather], memory=[Summary(keep, keep, unit="messages")])
+        store = open_store("memory:")
+        first = await agent.run("q", session="s", store=store, approve=approve)
+        assert first.outcome == "waiting"
+        for prompt in ("q2", "q3"):
+            assert (await agent.run(prompt, session="s", store=store)).output == "mid"
+    assert [received.violations for received in server.requests if received.violations] == []
+    assert "Held for approval" in "".join(results_in(server.requests[-1])["get_weather"])
 
 
 async def test_C04_a_cancelled_turn_leaves_a_session_that_works() -> None:

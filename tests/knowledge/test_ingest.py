@@ -28,9 +28,14 @@ def docs(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/k.db" if request.param == "sqlite" else str(request.getfixturevalue("postgres_url"))
+
+
 @pytest.fixture
-async def knowledge(tmp_path: Path) -> AsyncIterator[Knowledge]:
-    async with Knowledge(f"sqlite:///{tmp_path}/k.db") as opened:
+async def knowledge(url: str) -> AsyncIterator[Knowledge]:
+    async with Knowledge(url) as opened:
         yield opened
 
 
@@ -166,10 +171,9 @@ async def test_one_that_was_cancelled_goes_on_the_next_time(knowledge: Knowledge
     assert (len(report.unchanged), len(report.added)) == (1, 2)
 
 
-async def test_two_at_once_leave_what_one_would(tmp_path: Path, docs: Path) -> None:
+async def test_two_at_once_leave_what_one_would(url: str, docs: Path) -> None:
     for number in range(20):
         (docs / f"{number}.md").write_text(f"# Title\n\nText {number}.\n\n## Same\n\nThe same text.\n", "utf-8")
-    url = f"sqlite:///{tmp_path}/both.db"
     async with Knowledge(url) as one, Knowledge(url) as other:
         await asyncio.gather(ingest(one, [docs]), ingest(other, [docs]))
         assert sum(source.passages for source in await one.sources()) == 45

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
+from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,6 +17,12 @@ from glassloop.stores import open_store
 
 COMPLAINT = "Order 2024001 was never shipped, and nobody answers me."
 AT_ONCE = 50
+WARM_ROUNDS = 2
+"""So many rounds are parked before the first weighing: pools, caches and the heap have grown to their size then."""
+
+IDLE_SECONDS = 33.0
+"""After so long the threads of sync tools have ended, and a process rests."""
+
 MOST_BYTES = 1024
 """What a parked run may take of the process."""
 
@@ -25,8 +33,8 @@ class Tally:
 
     Args:
         runs: how many were parked between the two weighings.
-        before: the process with as many parked runs behind it, so that all that is loaded and cached is there.
-        after: the process with `runs` more.
+        before: the process at rest, with `WARM_ROUNDS` times as many parked runs behind it.
+        after: the process at rest, with `runs` more.
         decided: approvals that the second process took.
         seconds: what deciding and finishing all took it.
         faults: everything that went wrong.
@@ -46,11 +54,11 @@ class Tally:
 
 
 async def park_and_decide(folder: Path, runs: int) -> Tally:
-    """Park `runs` runs twice, weigh the process in between and after, and decide all of them in another process."""
+    """Park `runs` runs again and again, weigh the process before and after the last round, decide all in another."""
     tally, file = Tally(runs), folder / "parked.db"
     with model_of("ticket") as model:  # which remembers every request, and so must not be weighed too
         async with serving("ticket", file, most=4 * AT_ONCE, model=model) as server:
-            tally.before = await _parked(server, runs, tally)
+            tally.before = await _parked(server, WARM_ROUNDS * runs, tally)
             tally.after = await _parked(server, runs, tally)
             complaints = server.complaints
         async with serving("ticket", file, most=4 * AT_ONCE, model=model) as server:
@@ -59,7 +67,7 @@ async def park_and_decide(folder: Path, runs: int) -> Tally:
             tally.seconds = time.perf_counter() - began
             complaints += server.complaints
     tally.faults += [f"the server said: {line.strip()}" for line in complaints]
-    tally.faults += await _audit(file, 2 * runs)
+    tally.faults += await _audit(file, (WARM_ROUNDS + 1) * runs)
     if tally.bytes_each > MOST_BYTES:
         tally.faults.append(f"a parked run costs {tally.bytes_each:.0f} bytes, more than {MOST_BYTES}")
     if tally.after.threads > tally.before.threads:
@@ -78,7 +86,7 @@ async def _parked(server: Served, runs: int, tally: Tally) -> Weight:
                 tally.faults.append(f"a run that must wait is {status}")
 
     await asyncio.gather(*(one() for _ in range(runs)))
-    await asyncio.sleep(2.5)  # one look of the runtime at its store, so that both weighings come after one
+    await asyncio.sleep(IDLE_SECONDS)
     return server.weight()
 
 
@@ -114,9 +122,6 @@ async def _inbox(server: Served, status: str) -> list[Any]:
 
 async def _audit(file: Path, runs: int) -> list[str]:
     """What is wrong in the file where `runs` runs have each opened one ticket."""
-    import sqlite3
-    from contextlib import closing
-
     faults: list[str] = []
     async with open_store(f"sqlite:///{file}") as store:
         rows = await store.journal.runs(RunFilter(limit=10 * runs))
@@ -135,7 +140,7 @@ def report(tally: Tally) -> str:
     """The table."""
     return "\n".join(
         (
-            f"parked runs         {tally.runs:>9}, after as many before",
+            f"parked runs         {tally.runs:>9}, after {WARM_ROUNDS * tally.runs} before",
             f"memory before       {tally.before.kilobytes:>9} KB",
             f"memory after        {tally.after.kilobytes:>9} KB",
             f"bytes a run         {tally.bytes_each:>9.0f}",

@@ -107,6 +107,7 @@ async def serving(example: str, file: Path, *, most: int, model: ModelServer | N
         model: answers instead of the example's own offline model, which is served by the same process.
     """
     environment = {name: value for name, value in os.environ.items() if not _OF_THE_USER.fullmatch(name)}
+    environment["MALLOC_ARENA_MAX"] = "1"  # one heap, not one for each thread that ever was: it can be weighed
     if model is not None:
         environment |= {"MODEL": "openai:stand-in", "MODEL_ENDPOINT": model.url, "MODEL_API_KEY": "any"}
     command = [sys.executable, "-m", "glassloop", "serve", f"examples/{example}", "--demo", "--port", "0"]

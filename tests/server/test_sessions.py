@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from glassloop.models.model import ModelRequest
 from glassloop.runtime import Runtime
 from glassloop.stores import open_store
 from glassloop.testing import ScriptedModel
+from servers import redis_server
 
 
 @pytest.fixture(params=["", "redis_url", "postgres_url"])
@@ -44,3 +46,17 @@ async def test_a_busy_session_is_a_409_that_names_the_run(serve: Callable[..., A
             assert (await site.alice.rested(run_id))["status"] == "completed"
         told = (await site.alice.get("/v1/sessions/s1")).json
         assert [message["text"] for message in told["messages"]] == ["hi", "hello", "and me", "hello"]
+
+
+async def test_a_server_whose_sessions_are_away_is_not_ready(
+    serve: Callable[..., Any], store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassloop.stores.redis._PATIENCE_S", 0.2)
+    with redis_server(tmp_path) as redis:
+        async with open_store(store, redis.database(0)) as opened:
+            site = await serve(Runtime(Agent(ScriptedModel(["hello"])), store=opened))
+            assert (await site.nobody.get("/readyz")).status == 200
+            redis.stop()
+            answer = await site.nobody.get("/readyz")
+            assert (answer.status, answer.problem["code"]) == (503, "store")
+            assert (await site.alice.get("/v1/sessions/s1")).status == 503

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 
 import pytest
@@ -12,6 +12,7 @@ from sqlalchemy import Connection, text
 
 from children import end
 from glassloop.core.errors import ConfigurationError, GlassloopError, StoreError
+from glassloop.core.events import Event
 from glassloop.stores import open_store, postgres_engine
 from glassloop.stores.postgres_address import Address
 from glassloop.stores.postgres_engine import Database
@@ -210,7 +211,7 @@ async def test_a_server_that_is_started_again_is_used_again(own_server: Postgres
     own_server.execute("CREATE DATABASE again")
     async with open_store(own_server.url("again")) as store:
         await store.journal.append("run_1", [started("run_1"), claimed("run_1", 1)], after=0, epoch=1)
-        follower = asyncio.create_task(anext(aiter(store.journal.follow("run_1", 3))))
+        follower = asyncio.create_task(first(store.journal.follow("run_1", 3)))
         own_server.stop()
         with pytest.raises(StoreError, match=r"cannot be reached|is starting or stopping|went away") as caught:
             await store.journal.append("run_1", [replied("run_1")], after=2, epoch=1)
@@ -220,7 +221,7 @@ async def test_a_server_that_is_started_again_is_used_again(own_server: Postgres
         own_server.start()
         assert await store.journal.append("run_1", [replied("run_1")], after=2, epoch=1) == 3
         async with asyncio.timeout(20):
-            last = asyncio.create_task(anext(aiter(store.journal.follow("run_1", 3))))
+            last = asyncio.create_task(first(store.journal.follow("run_1", 3)))
             await asyncio.sleep(0)
             async with open_store(own_server.url("again")) as other:
                 await other.journal.append("run_1", [cancelled("run_1")], after=None, epoch=None)
@@ -236,6 +237,10 @@ async def test_connections_that_were_cut_meanwhile_are_no_matter(postgres_proces
             assert last == expected
             cut(postgres_process, url)
             assert len(await store.journal.read("run_1")) == expected
+
+
+async def first(events: AsyncIterator[Event]) -> Event:
+    return await anext(events)
 
 
 def cut(server: PostgresProcess, url: str) -> None:

@@ -50,7 +50,7 @@ async def until(execute: Execute, query: str, answer: str) -> None:
     """Wait until a query has an answer."""
     async with asyncio.timeout(20):
         while await asyncio.to_thread(execute, query) != answer:
-            await asyncio.sleep(0.01)
+            pass
 
 
 # The journal

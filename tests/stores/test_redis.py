@@ -20,7 +20,7 @@ from glassloop.core.errors import Fenced, StoreError
 from glassloop.core.messages import UserMessage
 from glassloop.journal.ledger import InDoubt, InFlight, Ledger, Yours
 from glassloop.memory.session import SessionBusy, SessionStore
-from glassloop.stores import Store, open_store, redis_locks
+from glassloop.stores import Store, open_store, redis_ledger, redis_locks
 from glassloop.stores.redis import RedisServer
 from glassloop.stores.redis_ledger import RedisLedger
 from glassloop.stores.redis_sessions import RedisSessions
@@ -190,10 +190,33 @@ async def test_nobody_waits_for_a_store_that_was_closed(store: Store, redis_url:
         await held.__aexit__(None, None, None)
 
 
+async def test_those_who_wait_are_told_by_other_processes(
+    store: Store, redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(redis_locks, "POLL_S", 60.0)
+    monkeypatch.setattr(redis_ledger, "POLL_S", 60.0)
+
+    async def wait() -> None:
+        async with store.sessions.lock("s", "run_2"):
+            await store.ledger.wait("k")
+
+    async with open_store("memory:", redis_url) as other, asyncio.timeout(10):
+        await other.ledger.claim("k", ("run_1", "call_1"), 60)
+        async with other.sessions.lock("s", "run_1"):
+            waiter = asyncio.create_task(wait())
+            await asyncio.sleep(0.1)
+        await asyncio.sleep(0.1)
+        assert not waiter.done()
+        await other.ledger.settle("k", ("run_1", "call_1"), b"")
+        await waiter
+
+
 async def test_nothing_of_a_lock_stays(store: Store, redis: Any) -> None:
     async with store.sessions.lock("s", "run_1"):
         assert 0 < redis.pttl("glassloop:{s}:queue") <= 15_000
         assert 0 < redis.pttl("glassloop:{s}:places") <= 15_000
+        async with store.sessions.lock("s", "run_1"):
+            assert redis.lrange("glassloop:{s}:queue", 0, -1) == [b"run_1"]
     assert redis.keys("*") == [b"glassloop:format"]
 
 
@@ -265,20 +288,22 @@ async def test_a_newer_format_is_refused(redis: Any, redis_url: str) -> None:
 
 
 def test_a_store_that_is_dropped_ends_its_thread(redis_url: str) -> None:
+    def threads() -> set[threading.Thread]:
+        return {thread for thread in threading.enumerate() if thread.name == "glassloop-redis"} - before
+
     async def use() -> None:
         store = open_store("memory:", redis_url)
         async with store.sessions.lock("s", "run_1"):
-            assert threads() == 1
+            assert len(threads()) == 1
 
-    def threads() -> int:
-        return sum(thread.name == "glassloop-redis" for thread in threading.enumerate())
-
+    before: set[threading.Thread] = set()
+    before = threads()
     asyncio.run(use())
     gc.collect()
     deadline = time.monotonic() + 10
     while threads() and time.monotonic() < deadline:
         time.sleep(0.01)
-    assert threads() == 0
+    assert not threads()
 
 
 async def test_a_store_left_open_neither_warns_nor_keeps_the_process(start: Start) -> None:

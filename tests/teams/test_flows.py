@@ -38,15 +38,15 @@ async def test_a_sequence_gives_each_part_what_the_one_before_came_to() -> None:
 async def test_a_prompt_names_what_is_known_and_a_function_stands_between() -> None:
     flow = sequence(
         Step(agent("notes"), into="facts"),
-        lambda_named("count", lambda state: len(state["facts"])),
+        count,
         Step(agent("text"), prompt="Write about {input} from {facts}, {count} characters."),
     )
     assert (await flow.run("tea")).output == "text(Write about tea from notes(tea), 10 characters.)"
 
 
-def lambda_named(name: str, function: Any) -> Any:
-    function.__name__ = name
-    return function
+def count(state: dict[str, str]) -> int:
+    """Code between two runs."""
+    return len(state["facts"])
 
 
 async def test_parts_side_by_side_come_to_a_mapping() -> None:
@@ -71,8 +71,12 @@ async def test_a_part_that_fails_stops_the_flow_or_is_left_out() -> None:
         await parallel(broken, on_failure="skip").run("x")
 
 
+def louder(request: ModelRequest) -> str:
+    return told(request) + "!"
+
+
 async def test_again_until_the_state_is_as_wanted_with_a_bound() -> None:
-    longer = agent("longer", lambda request: told(request) + "!")
+    longer = agent("longer", louder)
     assert (await until(longer, lambda state: len(state["longer"]) > 3).run("x")).output == "x!!!"
     with pytest.raises(LimitReached, match="not enough after 2 times") as reached:
         await until(longer, lambda state: False, most=2).run("x")
@@ -98,7 +102,7 @@ class Trip(BaseModel):
 
 
 async def test_a_type_names_and_checks_what_the_parts_come_to() -> None:
-    ask = Step(agent("asker", lambda request: told(request)), into="days")
+    ask = Step(agent("asker", told), into="days")
     seen: list[Any] = []
     flow = sequence(ask, branch(lambda trip: seen.append(trip) or trip.days > 3, yes=agent("route")), state=Trip)
     assert (await flow.run("4")).output == "route(4)"

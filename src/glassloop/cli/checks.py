@@ -9,7 +9,7 @@ import sqlite3
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from typing import Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import aiohttp
 
@@ -17,10 +17,13 @@ from glassloop.cli.background import Background
 from glassloop.cli.recorded import file_of
 from glassloop.core.encoding import loads
 from glassloop.core.errors import ConfigurationError, GlassloopError
-from glassloop.journal.projection import RunFilter
+from glassloop.journal.projection import RunFilter, RunRow
 from glassloop.models.endpoints import bearer
 from glassloop.models.registry import PROVIDERS, Provider, Wire, resolve_model
 from glassloop.models.transport import host_of
+
+if TYPE_CHECKING:
+    from glassloop.stores import Store
 
 Mark = Literal["ok", "missing", "problem"]
 
@@ -64,7 +67,7 @@ def diagnose(store: str, environ: Mapping[str, str], local: Mapping[str, str] = 
     unopened, elsewhere = _store_to_be(store), environ.get("SESSIONS", "").strip()
     with Background() as background:
         endpoint, servers = background.call(_reach(environ, model, local))
-        where = unopened or background.call(_open_store(store))
+        where = unopened or _open_store(store, background)
         sessions = _sessions_to_be(store, elsewhere) or background.call(_open_sessions(elsewhere))
     return [_python(), _sqlite(), where, sessions, model, *endpoint, *_keys(environ), servers]
 
@@ -94,20 +97,23 @@ def _store_to_be(url: str) -> Check | None:
     return Check("store", "ok", f"The store {url} does not exist yet; the first run makes it.")
 
 
-async def _open_store(url: str) -> Check:
+def _open_store(url: str, background: Background) -> Check:
     from glassloop.stores import open_store
 
-    place = "store"
     try:
         store = open_store(url)
-        place = f"store {store.url}"
-        async with asyncio.timeout(_STORE_S), store:
-            rows = await store.journal.runs(RunFilter(limit=1))
+        rows = background.call(_newest(store))
     except TimeoutError:
-        return Check("store", "problem", f"The {place} did not answer within {_STORE_S:g} s; is it locked?")
+        text = f"The store {store.url} did not answer within {_STORE_S:g} s; is it locked?"
+        return Check("store", "problem", text)
     except GlassloopError as error:
         return Check("store", "problem", str(error))
-    return Check("store", "ok", f"The {place} works, {'and holds runs' if rows else 'without any run yet'}.")
+    return Check("store", "ok", f"The store {store.url} works, {'and holds runs' if rows else 'without any run yet'}.")
+
+
+async def _newest(store: Store) -> list[RunRow]:
+    async with asyncio.timeout(_STORE_S), store:
+        return await store.journal.runs(RunFilter(limit=1))
 
 
 def _sessions_to_be(store: str, url: str) -> Check | None:

@@ -10,8 +10,8 @@ from glassloop.core.context import Identity
 from glassloop.core.result import Decision, PendingApproval
 
 if TYPE_CHECKING:
-    from glassloop.agent import Agent
     from glassloop.journal.projection import ApprovalRow
+    from glassloop.runnable import Runnable
 
 
 class Decider:
@@ -23,7 +23,7 @@ class Decider:
         roles: what the human may decide beside what asks for no role.
     """
 
-    def __init__(self, ask: Callable[[PendingApproval], Decision], agent: Agent, roles: Iterable[str]) -> None:
+    def __init__(self, ask: Callable[[PendingApproval], Decision], agent: Runnable, roles: Iterable[str]) -> None:
         self._ask = ask
         self._agent = agent
         self._who = Identity(roles=tuple(roles))

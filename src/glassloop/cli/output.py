@@ -13,6 +13,7 @@ from glassloop.cli.printable import printable
 from glassloop.cli.problems import CANCELLED, EXIT_CODES, OK, say
 from glassloop.core.encoding import dumps
 from glassloop.core.events import Event, ModelReplied, ReplyRestarted, TextDelta
+from glassloop.core.ids import root_of
 from glassloop.core.result import RunResult
 
 
@@ -73,14 +74,14 @@ class View:
         """Show what `event` says."""
         if self._printer is not None:
             self._printer(event)
-        elif not self.json:
+        elif not self.json and root_of(event.run_id) == event.run_id:
             self._stream(event)
 
     def recall(self, events: Iterable[Event]) -> None:
         """Count what happened before, without showing it."""
         for event in events:
             if self._printer is not None:
-                self._printer.lines(event)
+                self._printer.recall(event)
 
     def end(self, result: RunResult) -> int:
         """Show how the run ended and return the exit code."""
@@ -89,7 +90,7 @@ class View:
             return EXIT_CODES[result.outcome]
         self._end_line()
         if result.outcome == "waiting" and self._printer is not None:
-            self._printer.line(self._printer.lines.finish(result))
+            self._printer.end(result)
         if result.output and result.output != self._streamed:
             write(f"{result.output.rstrip()}\n")
         _explain(result)

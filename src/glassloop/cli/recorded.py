@@ -73,6 +73,22 @@ def read_run(url: str, given: str) -> tuple[RunRow, list[Event]]:
         return find_run(store, background, given)
 
 
+def read_tree(url: str, given: str) -> tuple[RunRow, list[Event], list[Event]]:
+    """A run, its events, and those with the events of all runs below it, in the order they happened.
+
+    Raises:
+        Problem: there is no such run, or several begin like that.
+    """
+    if is_missing(url):
+        raise _unknown(given, url)
+    with Background() as background, opened(url, background) as store:
+        row, events = find_run(store, background, given)
+        everything = list(events)
+        for each in background.call(store.journal.runs(RunFilter(below=row.id, limit=_MOST))):
+            everything += background.call(store.journal.read(each.id))
+    return row, events, sorted(everything, key=lambda event: event.at)
+
+
 def find_run(store: Store, background: Background, given: str) -> tuple[RunRow, list[Event]]:
     """`read_run` in a store that is open."""
     events = background.call(store.journal.read(given))
@@ -102,15 +118,15 @@ def show_run(events: Sequence[Event], *, colour: bool, private: bool) -> None:
         if private and event.private:
             for name, value in event.private.items():
                 write("".join(f"        private     {line}\n" for line in f"{name}: {value}".rstrip().splitlines()))
-    result = result_of(fold(events))
+    result = result_of(fold(event for event in events if event.run_id == events[0].run_id))
     if result.outcome == "waiting":
-        printer.line(printer.lines.finish(result))
+        printer.end(result)
     if result.output:
         sys.stdout.write(f"{printable(result.output).rstrip()}\n")
 
 
 def _full_id(store: Store, background: Background, given: str) -> str:
-    rows = background.call(store.journal.runs(RunFilter(limit=_MOST)))
+    rows = background.call(store.journal.runs(RunFilter(limit=_MOST, roots="." not in given)))
     found = [row.id for row in rows if row.id.startswith((given, f"run_{given}"))]
     if not given or not found:
         raise _unknown(given, store.url)

@@ -16,6 +16,7 @@ from glassloop.cli.recorded import find_run, opened
 from glassloop.cli.running import Options, asker, chosen_model, conclude, watched
 from glassloop.cli.signals import ended_by_signals
 from glassloop.cli.target import Target
+from glassloop.core.ids import root_of
 from glassloop.core.result import Decision
 
 if TYPE_CHECKING:
@@ -99,9 +100,10 @@ def _check(store: Store, background: Background, run_id: str, decisions: Decisio
     """Refuse decisions that are not theirs to take; of an approval that the run does not have, the run tells."""
     from glassloop.journal.projection import ApprovalFilter
 
-    for row in background.call(store.journal.approvals(ApprovalFilter(run_id=run_id))):
-        if row.approval_id in decisions:
-            check_decision(row, roles)
+    for approval_id in decisions:
+        for row in background.call(store.journal.approvals(ApprovalFilter(id=approval_id))):
+            if root_of(row.run_id) == run_id:
+                check_decision(row, roles)
 
 
 class _Resumption:

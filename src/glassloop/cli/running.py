@@ -25,9 +25,9 @@ from glassloop.core.limits import Limits
 from glassloop.core.result import Decision, PendingApproval, RunResult
 
 if TYPE_CHECKING:
-    from glassloop.agent import Agent
     from glassloop.middleware.approval import Approver
     from glassloop.models.model import Model
+    from glassloop.runnable import Runnable
     from glassloop.stores import Store
     from glassloop.stream import RunStream
 
@@ -54,7 +54,7 @@ def chosen_model(target: Target, wanted: str | None) -> Generator[str | Model | 
     stand_in = target.stand_in
     if wanted is not None or stand_in is None:
         yield wanted
-    elif target.agent.model is None:
+    elif target.model is None:
         with stand_in.choose() as chosen:
             say(chosen.note)
             yield chosen.model
@@ -63,7 +63,8 @@ def chosen_model(target: Target, wanted: str | None) -> Generator[str | Model | 
             say(chosen.note)
             yield chosen.model
     else:
-        name = target.agent.model if isinstance(target.agent.model, str) else target.agent.model.name
+        model = target.model
+        name = model if isinstance(model, str) else model.name if model else "none"
         say(f"Model: {name}")
         yield None
 
@@ -72,7 +73,7 @@ def _usable(target: Target) -> bool:
     """Whether the agent's own model can be asked: its provider is known and its key is there."""
     from glassloop.models.registry import resolve_model
 
-    model = target.agent.model
+    model = target.model
     if not isinstance(model, str):
         return True
     try:
@@ -124,7 +125,7 @@ def beginning(target: Target, question: str, given: Options, model: str | Model 
             model=model,
             store=store,
             approve=approve,
-        )
+        ).whole()
 
     return begin
 
@@ -154,7 +155,7 @@ def conclude(result: RunResult, target: Target, view: View, given: Options) -> i
     return code
 
 
-def asker(given: Options, agent: Agent) -> Ask | None:
+def asker(given: Options, agent: Runnable) -> Ask | None:
     """Who decides about held calls: `--yes`, the human at the terminal, or nobody now."""
     lines = Lines()
     if given.yes:

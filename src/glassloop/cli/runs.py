@@ -63,7 +63,7 @@ def list_(
     from glassloop.journal.projection import RunFilter
 
     _check_status(status)
-    wanted = RunFilter(agent=agent, session=session, user=user, status=status, limit=limit, before=before)
+    wanted = RunFilter(agent=agent, session=session, user=user, status=status, limit=limit, before=before, roots=True)
     rows = list_runs(store, wanted)
     if json:
         print_json([asdict(row) for row in rows])
@@ -87,13 +87,13 @@ def show(
     from dataclasses import asdict
 
     from glassloop.cli.output import print_json, use_colour
-    from glassloop.cli.recorded import read_run, show_run
+    from glassloop.cli.recorded import read_tree, show_run
 
-    row, events = read_run(store, run)
+    row, events, all_events = read_tree(store, run)
     if json:
         print_json({**asdict(row), "events": [_as_dict(event, private) for event in events]})
     else:
-        show_run(events, colour=use_colour(no_color), private=private)
+        show_run(all_events, colour=use_colour(no_color), private=private)
     return OK
 
 

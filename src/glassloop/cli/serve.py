@@ -17,7 +17,7 @@ from glassloop.cli.problems import OK, Problem, UsageProblem, say
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from glassloop.agent import Agent
+    from glassloop.runnable import Runnable
     from glassloop.runtime import Runtime
 
     Extend = Callable[[FastAPI, Runtime], object]
@@ -109,8 +109,8 @@ def _warn(*, demo: bool, no_auth: bool) -> None:
 
 def _load(target: str, store: str | None) -> tuple[Runtime, Extend | None, ModuleType]:
     """The runtime that FILE:NAME means, what adds routes to the server, and the module."""
-    from glassloop.agent import Agent
     from glassloop.cli.target import load_module
+    from glassloop.runnable import Runnable
     from glassloop.runtime import Runtime
     from glassloop.server import Service
 
@@ -119,7 +119,7 @@ def _load(target: str, store: str | None) -> tuple[Runtime, Extend | None, Modul
     extend: Extend | None = None
     if isinstance(found, Service):
         found, extend = found.runtime, found.extend
-    elif callable(found) and not isinstance(found, Agent | Runtime):
+    elif callable(found) and not isinstance(found, Runnable | Runtime):
         found, extend = _agents_in(module, place), found
     if isinstance(found, Runtime):
         if store is not None:
@@ -129,7 +129,7 @@ def _load(target: str, store: str | None) -> tuple[Runtime, Extend | None, Modul
 
 
 def _pick(module: ModuleType, place: str, name: str | None) -> Any:
-    from glassloop.agent import Agent
+    from glassloop.runnable import Runnable
     from glassloop.runtime import Runtime
     from glassloop.server import Service
 
@@ -139,7 +139,7 @@ def _pick(module: ModuleType, place: str, name: str | None) -> Any:
             if not hasattr(found, part):
                 raise UsageProblem(f"{place} has no {name!r}.")
             found = getattr(found, part)
-        if isinstance(found, Agent | Runtime | Service) or callable(found):
+        if isinstance(found, Runnable | Runtime | Service) or callable(found):
             return found
         kind = type(found).__name__
         raise UsageProblem(f"{place}:{name} is of type {kind}: `serve` needs a Runtime, an Agent or a Service.")
@@ -150,29 +150,33 @@ def _pick(module: ModuleType, place: str, name: str | None) -> Any:
     return _agents_in(module, place)
 
 
-def _agents_in(module: ModuleType, place: str) -> list[Agent]:
-    from glassloop.agent import Agent
+def _agents_in(module: ModuleType, place: str) -> list[Runnable]:
+    from glassloop.runnable import Runnable
 
-    agents = {id(value): value for value in vars(module).values() if isinstance(value, Agent)}
+    agents = {id(value): value for value in vars(module).values() if isinstance(value, Runnable)}
     if not agents:
         raise UsageProblem(f"{place} has no Agent: define one there, e.g. agent = Agent(...).")
     return list(agents.values())
 
 
 @contextmanager
-def _models(target: str, module: ModuleType, agents: Sequence[Agent]) -> Generator[None]:
+def _models(target: str, module: ModuleType, agents: Sequence[Runnable]) -> Generator[None]:
     """See that every agent has a model while the block runs: its own, MODEL, or the stand-in of its module.
 
     Raises:
         ConfigurationError: no model is configured for one of them.
     """
+    from glassloop.agent import Agent
     from glassloop.cli.running import chosen_model
     from glassloop.cli.target import Target
     from glassloop.models.registry import resolve_model
+    from glassloop.runnable import everyone
 
     with ExitStack() as held:
         shared: Any = None
-        for agent in agents:
+        for agent in everyone(agents).values():
+            if not isinstance(agent, Agent):
+                continue
             if agent.model is not None or shared is None:
                 chosen = held.enter_context(chosen_model(Target(target, agent, module), None))
                 shared = chosen if agent.model is None else shared

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from glassloop.cli.problems import Problem, UsageProblem, one_line
 
 if TYPE_CHECKING:
-    from glassloop.agent import Agent
+    from glassloop.models.model import Model
+    from glassloop.runnable import Runnable
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,19 @@ class Target:
     """
 
     text: str
-    agent: Agent
+    agent: Runnable
     module: ModuleType
+
+    @property
+    def model(self) -> str | Model | None:
+        """The agent's own model; for a flow, that of one of its agents that has one."""
+        from glassloop.agent import Agent
+        from glassloop.runnable import everyone
+
+        if isinstance(self.agent, Agent):
+            return self.agent.model
+        models = [one.model for one in everyone([self.agent]).values() if isinstance(one, Agent)]
+        return None if None in models or not models else models[0]
 
     @property
     def stand_in(self) -> Any:
@@ -182,10 +194,10 @@ def _nearest(path: Path) -> str:
     return f"; did you mean {path.with_stem(near[0])}?" if near else "."
 
 
-def _pick(module: ModuleType, place: str, name: str | None) -> Agent:
-    from glassloop.agent import Agent
+def _pick(module: ModuleType, place: str, name: str | None) -> Runnable:
+    from glassloop.runnable import Runnable
 
-    agents = {key: value for key, value in vars(module).items() if isinstance(value, Agent)}
+    agents = {key: value for key, value in vars(module).items() if isinstance(value, Runnable)}
     if name is None:
         return _only(agents, place)
     value: Any = module
@@ -193,12 +205,12 @@ def _pick(module: ModuleType, place: str, name: str | None) -> Agent:
         if not hasattr(value, part):
             raise UsageProblem(f"{place} has no {name!r}; {_listed(agents)}.")
         value = getattr(value, part)
-    if not isinstance(value, Agent):
+    if not isinstance(value, Runnable):
         raise UsageProblem(f"{place}:{name} is of type {type(value).__name__}, not an Agent; {_listed(agents)}.")
     return value
 
 
-def _only(agents: dict[str, Agent], place: str) -> Agent:
+def _only(agents: dict[str, Runnable], place: str) -> Runnable:
     different = list({id(agent): agent for agent in agents.values()}.values())
     if len(different) == 1:
         return different[0]
@@ -209,7 +221,7 @@ def _only(agents: dict[str, Agent], place: str) -> Agent:
     )
 
 
-def _listed(agents: dict[str, Agent]) -> str:
+def _listed(agents: dict[str, Runnable]) -> str:
     if not agents:
         return "it has no Agent at all"
     return f"its agents: {', '.join(agents)}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from glassloop.core.messages import Media, Message, Reply, SystemMessage, ToolResult
@@ -78,8 +78,10 @@ def budget_of(state: State, terms: Terms) -> Budget:
 
 def summary_budget(state: State, terms: Terms, wanted: SummaryWanted) -> Budget | None:
     """The budget of a summary; None where it would take the step, or the room for a reply, that the run needs."""
-    limits, answer = state.limits, budget_of(state, terms)
-    if limits.steps is not None and state.step + 1 >= limits.steps:
+    limits, left, answer = state.limits, terms.left, budget_of(state, terms)
+    steps = _least(None if limits.steps is None else limits.steps - state.step, None if left is None else left.steps)
+    rates = wanted.prices.rates if wanted.prices else terms.rates
+    if (steps is not None and steps < 2) or _unknown_price(state, replace(terms, rates=rates)) is not None:
         return None
     needed = text_tokens(wanted.instructions) + sum(map(message_tokens, wanted.messages))
     tokens, money = _left(state, terms)
@@ -87,9 +89,6 @@ def summary_budget(state: State, terms: Terms, wanted: SummaryWanted) -> Budget 
         tokens -= answer.needed + SMALLEST_REPLY
     if money is not None and terms.rates is not None:
         money -= answer.needed * terms.rates[0] + SMALLEST_REPLY * terms.rates[1]
-    rates = wanted.prices.rates if wanted.prices else terms.rates
-    if rates is None and isinstance(limits.cost_usd, int | float):
-        return None
     budget = _budget(needed, min(wanted.most, limits.output_tokens), tokens, money, rates)
     return budget if budget.max_tokens >= min(SMALLEST_SUMMARY, budget.most) else None
 

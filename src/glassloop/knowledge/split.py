@@ -74,7 +74,7 @@ def _lined(section: Section, chunks: Iterator[tuple[int, str]]) -> Iterator[tupl
     line, counted = section.line, 0
     for offset, text in chunks:
         if line is not None and section.verbatim:
-            line += section.text.count("\n", counted, offset) - section.text.count("\n", offset, counted)
+            line += section.text.count("\n", counted, offset)
             counted = offset
         yield line, text
 

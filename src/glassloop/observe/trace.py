@@ -229,16 +229,28 @@ class TracePrinter:
     def __init__(self, out: TextIO | None = None, *, colour: bool | None = None) -> None:
         self.out = sys.stdout if out is None else out
         self.colour = self.out.isatty() and not os.environ.get("NO_COLOR") if colour is None else colour
-        self.lines = TraceLines()
+        self._runs: dict[str, TraceLines] = {}
 
     def __call__(self, event: Event) -> None:
-        """Print what `event` says."""
-        for line in self.lines(event):
-            self.line(line)
+        """Print what `event` says; runs below another are set in, with the end of their id."""
+        for line in self._of(event.run_id)(event):
+            self._print(line, event.run_id)
 
-    def line(self, line: TraceLine) -> None:
-        """Print one line."""
-        self.out.write(f"{line.coloured if self.colour else line}\n")
+    def recall(self, event: Event) -> None:
+        """Count what happened before, without printing it."""
+        self._of(event.run_id)(event)
+
+    def end(self, result: RunResult) -> None:
+        """Print the last line of a run that waits: no event says that it rests."""
+        self._print(self._of(result.run_id).finish(result), result.run_id)
+
+    def _of(self, run_id: str) -> TraceLines:
+        return self._runs.setdefault(run_id, TraceLines())
+
+    def _print(self, line: TraceLine, run_id: str) -> None:
+        depth = run_id.count(".")
+        place = f"{'  ' * depth}[{run_id.rpartition('.')[2][:4]}] " if depth else ""
+        self.out.write(f"{place}{line.coloured if self.colour else line}\n")
         self.out.flush()
 
 

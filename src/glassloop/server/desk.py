@@ -78,7 +78,9 @@ class Desk:
 
     async def _count(self, tally: _Tally, identity: Identity) -> None:
         begun, at = tally.begun, time.monotonic()
-        wanted = RunFilter(user=identity.user, tenant=identity.tenant, status="running", limit=self.max_runs)
+        wanted = RunFilter(
+            user=identity.user, tenant=identity.tenant, status="running", roots=True, limit=self.max_runs
+        )
         found = len(await self.runtime.runs(wanted))
         tally.going, tally.at = (
             found + tally.begun - begun,

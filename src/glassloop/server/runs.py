@@ -9,10 +9,10 @@ from fastapi import APIRouter, Body, Header, Query, Request
 from fastapi.responses import JSONResponse
 from starlette.responses import Response
 
-from glassloop.agent import Agent
 from glassloop.core.limits import Limits
 from glassloop.core.result import RunResult
 from glassloop.journal.projection import RunFilter, RunRow
+from glassloop.runnable import Runnable
 from glassloop.server.desk import Caller, Desk, TheDesk
 from glassloop.server.openapi import problems
 from glassloop.server.problems import Refused, invalid
@@ -94,6 +94,7 @@ async def list_runs(
 ) -> RunsOut:
     """Your runs, newest first."""
     wanted = RunFilter(
+        roots=True,
         agent=agent,
         session=None if session is None else session_key(caller, session),
         user=caller.user,
@@ -184,7 +185,7 @@ def run_out(row: RunRow, result: RunResult) -> RunOut:
     )
 
 
-def limits_for(agent: Agent, given: LimitsIn) -> Limits:
+def limits_for(agent: Runnable, given: LimitsIn) -> Limits:
     """The agent's limits, tightened.
 
     Raises:
@@ -199,7 +200,7 @@ def limits_for(agent: Agent, given: LimitsIn) -> Limits:
     return replace(agent.limits, **wanted)
 
 
-def _agent_of(desk: Desk, name: str | None) -> Agent:
+def _agent_of(desk: Desk, name: str | None) -> Runnable:
     agents = desk.runtime.agents
     if name is None and len(agents) == 1:
         return next(iter(agents.values()))

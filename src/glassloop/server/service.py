@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
-    from glassloop.agent import Agent
+    from glassloop.runnable import Runnable
     from glassloop.runtime import Runtime
 
 
@@ -22,5 +22,5 @@ class Service:
         extend: adds routes to the app; they are behind the same keys as all others.
     """
 
-    runtime: Runtime | Agent | Sequence[Agent]
+    runtime: Runtime | Runnable | Sequence[Runnable]
     extend: Callable[[FastAPI, Runtime], object]

@@ -17,7 +17,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from glassloop.journal.feed import Feed
 from glassloop.stores.loop_thread import LoopThread
 from glassloop.stores.postgres_address import Address
-from glassloop.stores.postgres_errors import CutOff, explain, is_cut_off, may_repeat
+from glassloop.stores.postgres_errors import DATABASE_ERRORS, CutOff, explain, is_cut_off, may_repeat
 from glassloop.stores.postgres_line import Line
 from glassloop.stores.postgres_schema import STORE, Schema, check_server, is_current, migrate
 from glassloop.stores.postgres_wire import connect
@@ -155,11 +155,9 @@ class _Server:
                 if writes:
                     await self._line.open()
                 return await attempt()
-            except Exception as error:
+            except DATABASE_ERRORS as error:
                 if repeats == _REPEATS or not may_repeat(error) or (repeats > 1 and is_cut_off(error)):
-                    if (explained := explain(self._address, error)) is error:
-                        raise
-                    raise explained from error
+                    raise explain(self._address, error) from error
             repeats += 1
             await asyncio.sleep(random.uniform(0, 0.01 * repeats))
 

@@ -50,10 +50,12 @@ def is_of_the_store(error: Exception) -> bool:
     return may_repeat(error) or code[:2] in ("53", "57", "58", "XX", "08") or code in _READ_ONLY or not code
 
 
-def explain(place: Address, error: Exception) -> Exception:
-    """`error` as one sentence that names the server, what is wrong and what to do; others than the database's as is."""
-    if isinstance(error, GlassloopError):
-        return error
+DATABASE_ERRORS = (Repeat, SQLAlchemyError, *WIRE_ERRORS)
+"""What work on a database raises where the database, and not the work, failed."""
+
+
+def explain(place: Address, error: Exception) -> GlassloopError:
+    """One of `DATABASE_ERRORS` as one sentence that names the server, what is wrong and what to do."""
     code = sqlstate(error)
     if code:
         return _server_said(place, code, _words(error))
@@ -67,9 +69,7 @@ def explain(place: Address, error: Exception) -> Exception:
         why = "no such host" if type(error).__name__ == "gaierror" else (error.strerror or "no connection").lower()
         why = "nothing listens there" if isinstance(error, ConnectionRefusedError) or not error.errno else why
         return StoreError(f"{place} cannot be reached ({why}): start it, or correct the URL.")
-    if isinstance(error, (SQLAlchemyError, *WIRE_ERRORS)):
-        return StoreError(f"{place} failed: {_words(error)}.")
-    return error
+    return StoreError(f"{place} failed: {_words(error)}.")
 
 
 def _server_said(place: Address, code: str, words: str) -> GlassloopError:

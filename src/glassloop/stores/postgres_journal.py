@@ -27,7 +27,7 @@ from glassloop.stores.postgres_errors import CutOff
 from glassloop.stores.postgres_line import topic_of
 from glassloop.stores.postgres_schema import events as entries
 from glassloop.stores.postgres_schema import rows_of, runs
-from glassloop.stores.postgres_transaction import Writing, not_the_store_s
+from glassloop.stores.postgres_transaction import Raised, Writing, not_the_store_s
 from glassloop.stores.rows import READ_COLUMNS, RUN_COLUMNS, read_event
 
 _POLL_S = 2.0  # news come by NOTIFY; they may be lost with a connection
@@ -113,7 +113,10 @@ class PostgresJournal:
     async def transact(self, run_id: str, work: Transaction, *, after: int, epoch: int) -> tuple[Any, list[Event]]:
         """See `Journal.transact`; `work` gets a `Writing`, whose `transaction` is a SQLAlchemy `Connection`."""
         doing = partial(_transact, run_id, work, after, epoch)
-        return await self._database.write(doing, topic=topic_of("run", run_id))
+        try:
+            return await self._database.write(doing, topic=topic_of("run", run_id))
+        except Raised as raised:
+            raise raised.error from None
 
     async def blob(self, digest: str) -> bytes:
         """See `Journal.blob`."""

@@ -14,6 +14,7 @@ from glassloop.journal.ledger import Owner
 from glassloop.stores.postgres_blobs import keep_blobs
 from glassloop.stores.postgres_errors import is_of_the_store
 from glassloop.stores.postgres_ledger import settle_claim
+from glassloop.stores.postgres_wire import WIRE_ERRORS
 from glassloop.stores.transaction import NOT_YOURS, StatementError, begins_or_ends
 
 
@@ -42,6 +43,18 @@ class Writing:
             raise StoreError("The effect was claimed by another call meanwhile, and was not repeated.")
 
 
+class Raised(Exception):
+    """Carries what a tool raised that looks like an error of the database's connection.
+
+    Args:
+        error: the tool's.
+    """
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 @contextmanager
 def not_the_store_s(connection: Connection) -> Generator[None]:
     """A tool's own statements: they may not end the transaction, and their errors are the tool's.
@@ -49,14 +62,16 @@ def not_the_store_s(connection: Connection) -> Generator[None]:
     Raises:
         StatementError: a statement is wrong, breaks a constraint, or would end the transaction; `__cause__` is
             SQLAlchemy's error.
+        Raised: the tool had trouble with something else.
     """
 
-    def refuse(*_: Any) -> None:
+    def refuse(connection: Connection) -> None:
+        connection.invalidate()  # SQLAlchemy takes the transaction for ended, and would not undo it
         raise StatementError(NOT_YOURS)
 
-    def look(connection: Any, cursor: Any, statement: str, *_: Any) -> None:
+    def look(connection: Connection, cursor: Any, statement: str, *_: Any) -> None:
         if begins_or_ends(statement):
-            refuse()
+            raise StatementError(NOT_YOURS)
 
     hooks = {"commit": refuse, "rollback": refuse, "before_cursor_execute": look}
     for name, hook in hooks.items():
@@ -70,6 +85,8 @@ def not_the_store_s(connection: Connection) -> Generator[None]:
         raise StatementError(f"{error.orig}".partition(">: ")[2] or str(error.orig)) from error
     except SQLAlchemyError as error:
         raise StatementError(str(error)) from error
+    except WIRE_ERRORS as error:
+        raise Raised(error) from error
     finally:
         for name, hook in hooks.items():
             event.remove(connection, name, hook)

@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from types import TracebackType
 from typing import NamedTuple
 from weakref import WeakValueDictionary
 
@@ -57,7 +58,7 @@ end
 _ENTER = Script(
     f"""{_PLACES}
     local _, before = place(run)
-    if false and not before and first() then return answer('busy') end
+    if ARGV[5] == 'refuse' and not before and first() then return answer('busy') end
     if not before then redis.call('RPUSH', queue, run) end
     keep()
     if before then redis.call('PUBLISH', ARGV[6], before) end
@@ -107,6 +108,7 @@ class _Place:
     order: asyncio.Lock
     token: str = field(default_factory=partial(new_id, "lock"))
     process: str = field(default_factory=lambda: str(this_process()))
+    lost: bool = False
     fence: Callable[[], None] = lambda: None
 
     @property
@@ -140,7 +142,7 @@ class RedisLocks:
         self._places[place.token] = place
         try:
             await self._enter(place, when_busy)
-            async with self._fenced(place):
+            async with _Fence(place):
                 yield
         except BaseException:  # an `_enter` that was cancelled goes on to its end
             self._abandon(place)
@@ -219,33 +221,42 @@ class RedisLocks:
                     break
             except StoreError:
                 pass  # nobody else gets a place there either; when the server is back, it says who has it
+        place.lost = True
         self._server.tell(place.token)
         place.fence()
 
-    @asynccontextmanager
-    async def _fenced(self, place: _Place) -> AsyncGenerator[None]:
-        """Cut the block off when the place is lost."""
-        loop, scope, inside = asyncio.get_running_loop(), asyncio.timeout(None), True
 
-        def fence() -> None:
-            if inside:
-                scope.reschedule(loop.time())
+class _Fence:
+    """Cuts its block off when the place is lost. (No generator: it must not be closed before the one that holds it.)"""
 
-        def fence_from_afar() -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(fence)
+    def __init__(self, place: _Place) -> None:
+        self._place = place
+        self._scope = asyncio.timeout(None)
+        self._loop = asyncio.get_running_loop()
+        self._inside = True
 
-        place.fence = fence_from_afar
+    async def __aenter__(self) -> None:
+        await self._scope.__aenter__()
+        self._place.fence = self._cut_off_from_afar
+        if self._place.lost:
+            self._cut_off()
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._inside = False
         try:
-            async with scope:
-                try:
-                    yield
-                finally:
-                    inside = False
+            await self._scope.__aexit__(kind, error, trace)
         except TimeoutError:
-            if scope.expired():
-                raise _lost(place) from None
-            raise
+            raise _lost(self._place) from None
+
+    def _cut_off_from_afar(self) -> None:
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._cut_off)
+
+    def _cut_off(self) -> None:
+        if self._inside:
+            self._scope.reschedule(self._loop.time())
 
 
 def _read(answer: Sequence[bytes]) -> tuple[str, _First]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -46,9 +47,15 @@ class StatementError(Exception):
     """A tool's own statement is wrong or breaks a constraint; `__cause__` is the database's error."""
 
 
+_BEGINS_OR_ENDS = re.compile(
+    r"(?is)(?:\s|--[^\n]*\n|/\*.*?\*/)*"  # comments come before
+    r"(?:BEGIN|START\s+TRANSACTION|COMMIT|END|ABORT|PREPARE\s+TRANSACTION|ROLLBACK(?!\s+(?:(?:WORK|TRANSACTION)\s+)?TO\b))\b"
+)
+
+
 def begins_or_ends(statement: str) -> bool:
-    """Whether a statement begins or ends a transaction, or undoes some of it."""
-    return statement.lstrip().upper().startswith(("COMMIT", "ROLLBACK", "BEGIN", "END", "START TRANSACTION", "ABORT"))
+    """Whether a statement begins or ends a transaction; savepoints in it do not."""
+    return _BEGINS_OR_ENDS.match(statement) is not None
 
 
 class OpenTransaction:
@@ -74,7 +81,8 @@ class OpenTransaction:
         return self._guarded(statement, lambda: self._connection.executemany(statement, parameters))
 
     def _guarded(self, statement: str, execute: Any) -> sqlite3.Cursor:
-        if begins_or_ends(statement) or statement.lstrip().upper().startswith(("SAVEPOINT", "RELEASE", "ATTACH")):
+        others = ("SAVEPOINT", "RELEASE", "ROLLBACK", "ATTACH")
+        if begins_or_ends(statement) or statement.lstrip().upper().startswith(others):
             raise StatementError(NOT_YOURS)
         try:
             return execute()

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
-from glassloop.tools.lean import map_children
+from glassloop.core.schema import map_children
 from glassloop.tools.repair import branches_for
 
 _NAIVE = re.compile(r"\d{4}-\d\d-\d\d([Tt _]\d\d:\d\d(:\d\d([.,]\d+)?)?)?")

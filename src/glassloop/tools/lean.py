@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from glassloop.core.encoding import dumps
+from glassloop.core.schema import Schema, map_children
 
-Schema = dict[str, Any]
-
-_ONE = frozenset(
-    {"items", "additionalProperties", "additionalItems", "contains", "propertyNames", "not", "if", "then", "else"}
-    | {"unevaluatedItems", "unevaluatedProperties"}
-)
-_LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
-_MAPS = frozenset({"properties", "patternProperties", "dependentSchemas", "$defs", "definitions"})
 _LARGE = 2_000  # bytes; a larger definition that is used more than once is sent once
 _PREFIX = "#/$defs/"
 
@@ -34,11 +27,6 @@ def lean(schema: Mapping[str, Any]) -> Schema:
     return {**result, "$defs": kept} if kept else result
 
 
-def map_children(node: Mapping[str, Any], visit: Callable[[Any], Any]) -> Schema:
-    """A copy of a schema with each of its direct subschemas replaced by what `visit` makes of it."""
-    return {key: _visited(key, value, visit) for key, value in node.items()}
-
-
 def may_hold_floats(node: Any) -> bool:
     """Whether some value that a schema allows may be, or hold, a number with a fraction."""
     if not isinstance(node, Mapping):
@@ -55,14 +43,6 @@ def may_hold_floats(node: Any) -> bool:
     holds_own = type_ not in ("string", "integer", "boolean", "null", "array", "object") and not found
     is_open = (type_ == "array" and "items" not in schema) or schema.get("additionalProperties") is True
     return (holds_own and "$ref" not in schema) or is_open or any(found)
-
-
-def _visited(key: str, value: Any, visit: Callable[[Any], Any]) -> Any:
-    if key in _MAPS and isinstance(value, Mapping):
-        return {name: visit(child) for name, child in cast("Mapping[str, Any]", value).items()}
-    if key in _LISTS and isinstance(value, list):
-        return [visit(child) for child in cast("list[Any]", value)]
-    return visit(value) if key in _ONE and isinstance(value, Mapping) else value
 
 
 class _Inliner:

@@ -8,8 +8,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from glassloop.core.errors import ToolDefinitionError
+from glassloop.core.schema import Schema
 from glassloop.tools.arguments import Gate, Refused
-from glassloop.tools.lean import Schema
 from glassloop.tools.problems import from_jsonschema, unknown_argument
 from glassloop.tools.signature import REQUIRED, Callee, ParameterKind
 

@@ -19,7 +19,8 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema, to_jsonable_python
 
 from glassloop.core.errors import ToolDefinitionError
-from glassloop.tools.lean import Schema, lean
+from glassloop.core.schema import Schema
+from glassloop.tools.lean import lean
 from glassloop.tools.signature import REQUIRED, Callee, Parameter, ParameterKind
 
 ValidateJson = Callable[[str | bytes], dict[str, Any]]

@@ -25,7 +25,7 @@ _W = "{http://schemas.openxmlformats.org/wordprocessingml/2006/main}"
 _P, _TBL, _TR, _TC, _T = (f"{_W}{name}" for name in ("p", "tbl", "tr", "tc", "t"))
 _BLANKS = {f"{_W}tab": "\t", f"{_W}br": "\n", f"{_W}cr": "\n", f"{_W}noBreakHyphen": "-"}
 _NO_TEXT = {
-    *(f"{_W}{name}" for name in ("pPr", "rPr", "tblPr", "moveFrom")),  # moveFrom: where a text was before
+    f"{_W}moveFrom",  # where a text was before
     "{http://schemas.openxmlformats.org/markup-compatibility/2006}Fallback",  # the same again, for older programs
 }
 
