@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from glassloop.core.errors import ConfigurationError, RunError, StoreError
-from glassloop.core.events import DriverClaimed, RunContinued, RunStarted
-from glassloop.core.ids import child_id
-from glassloop.core.messages import UserMessage
-from glassloop.core.result import PendingApproval, RunResult
+from glassloop.core.events import DriverClaimed, JournalData, RunContinued, RunStarted
+from glassloop.core.ids import child_id, root_of
+from glassloop.core.messages import ToolCall, UserMessage
+from glassloop.core.result import RunResult
 from glassloop.core.usage import Spent
 from glassloop.journal.allowance import Allowance, Rates, allowance_of, spent_by
 from glassloop.journal.moves import Finish
 from glassloop.journal.projection import RunFilter
 from glassloop.journal.recorder import Recorder, Subscriber
-from glassloop.journal.state import fold
+from glassloop.journal.state import State, fold
 from glassloop.options import RunOptions
 from glassloop.results import result_of
 from glassloop.run import close
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 DEEPEST = 8
 """Runs below runs: an agent that begins itself would go on for ever."""
+
+_ALL = 100_000
 
 
 @dataclass
@@ -65,6 +67,29 @@ class Driving:
         """What the tree leaves for this run; None where it is all there is."""
         return self.tree.allowance()
 
+    def letting_go(self) -> bool:
+        """Whether a cancellation of this run only lets go of it.
+
+        Of a run below another it does: that one is cancelled too, and ends this one if it ends; or the store has
+        failed, or another driver has taken the tree over, and somebody goes on with both.
+        """
+        return self.run_id != root_of(self.run_id) or self.tree.letting_go()
+
+    async def close_below(self) -> None:
+        """End the runs below this one that have not ended; called before this one ends."""
+        await self.tree.close_below(self)
+
+    async def call(self, key: str, runs: Runnable, call: ToolCall, decided: Sequence[JournalData] = ()) -> RunResult:
+        """Make one call of a tool of `runs`, as a run of its own below this one: through all the layers, and once.
+
+        Args:
+            key: names it among the runs below this one.
+            runs: whose tool it is.
+            call: the call.
+            decided: what a human was asked and has said about it already.
+        """
+        return await self.tree.run(self, key, runs, None, call=call, decided=decided)
+
     async def run(self, key: str, runs: Runnable, input: str | UserMessage) -> RunResult:
         """Begin a run below this one, or go on with it, or take what it came to.
 
@@ -88,17 +113,15 @@ class Tree:
         options: of the root.
         subscribers: told of all their events.
         letting_go: whether a cancellation means that this process stops, and not that the runs do.
-        continued: the root had ended and goes on, and so do those below that did not complete.
     """
 
     store: Store
     options: RunOptions
     subscribers: Sequence[Subscriber] = ()
     letting_go: Callable[[], bool] = lambda: False
-    continued: bool = False
     _driven: dict[str, Driving] = field(default_factory=dict[str, Driving])
     _rested: dict[str, Spent] = field(default_factory=dict[str, Spent])
-    _pending: dict[str, tuple[PendingApproval, ...]] = field(default_factory=dict[str, tuple[PendingApproval, ...]])
+    _open: set[str] = field(default_factory=set[str])
 
     @property
     def has_children(self) -> bool:
@@ -106,14 +129,16 @@ class Tree:
         return len(self._rested) + len(self._driven) > 1
 
     @property
-    def pending(self) -> tuple[PendingApproval, ...]:
-        """What the runs below the root wait for."""
-        return tuple(one for each in self._pending.values() for one in each)
+    def root(self) -> Driving:
+        """The run that the others are below."""
+        return next(iter(self._driven.values()))
 
     async def recall(self, root: str) -> None:
         """Take account of the runs below a root that an earlier driver began."""
-        for row in await self.store.journal.runs(RunFilter(below=root, limit=100_000)):
+        for row in await self.store.journal.runs(RunFilter(below=root, limit=_ALL)):
             self._rested[row.id] = Spent(row.tokens, row.cost_usd, row.steps)
+            if not row.finished:
+                self._open.add(row.id)
 
     @contextmanager
     def driven(self, driving: Driving) -> Generator[None]:
@@ -125,51 +150,78 @@ class Tree:
         finally:
             del self._driven[driving.run_id]
             self._rested[driving.run_id] = spent_by(driving.recorder.state, driving.rates)
+            if driving.recorder.state.finished is not None:
+                self._open.discard(driving.run_id)
 
     def allowance(self) -> Allowance | None:
         """What is left of the root's limits; None where nothing stands below the root."""
         if not self.has_children:
             return None
-        root = next(iter(self._driven.values()))
         spent = [spent_by(each.recorder.state, each.rates) for each in self._driven.values()]
-        return allowance_of(root.recorder.state.limits, [*spent, *self._rested.values()])
+        return allowance_of(self.root.recorder.state.limits, [*spent, *self._rested.values()])
 
-    def result_of(self, runs: Runnable, root: Driving) -> RunResult:
+    async def result_of(self, runs: Runnable, root: Driving) -> RunResult:
         """What the root gives back: with what those below it wait for, and what all have spent."""
         result = result_of(root.recorder.state, root.recorder.values)
-        if self.has_children:
-            spent = result.spent
-            for each in (value for run_id, value in self._rested.items() if run_id != root.run_id):
-                spent += each
-            pending = (*result.pending, *self.pending) if result.outcome == "waiting" else result.pending
-            result = replace(result, spent=spent, pending=pending)
-        return runs.completed(result)
+        return runs.completed(await with_below(self.store, result) if self.has_children else result)
 
-    async def run(self, parent: Driving, key: str, runs: Runnable, input: str | UserMessage) -> RunResult:
-        """See `Driving.run`."""
+    async def close_below(self, driving: Driving) -> None:
+        """See `Driving.close_below`."""
+        left = sorted((run_id for run_id in self._open if run_id.startswith(f"{driving.run_id}.")), reverse=True)
+        if not left:
+            return
+        root = self.root.recorder
+        root.epoch += 1  # claimed again, so that one whose runs are another's by now ends none of them
+        root.record(DriverClaimed(root.epoch, str(this_process()), 0))
+        await root.commit()
+        for run_id in left:
+            await _close(self.store, run_id, root.epoch)
+            self._open.discard(run_id)
+
+    async def run(
+        self,
+        parent: Driving,
+        key: str,
+        runs: Runnable,
+        input: str | UserMessage | None,
+        *,
+        call: ToolCall | None = None,
+        decided: Sequence[JournalData] = (),
+    ) -> RunResult:
+        """See `Driving.run` and `Driving.call`."""
         run_id = child_id(parent.run_id, key)
         if run_id.count(".") > DEEPEST:
             raise ConfigurationError(f"Runs begin runs {DEEPEST} deep here: does an agent begin itself?")
+        if run_id in self._driven:
+            raise ConfigurationError(f"{runs.name} does this already, side by side: give each of the two a key.")
+        await parent.recorder.commit()  # what it begins would be nobody's if a crash took the parent's last events
         events = await self.store.journal.read(run_id)
         state = fold(events)
-        over = state.finished is not None and (state.finished.outcome == "completed" or not self.continued)
-        if over:
+        if state.finished is not None and not self._goes_on(state):
             return runs.completed(result_of(state))
         options = self._options_below(parent)
         begun = events[0].data if events else None
-        started = (
-            begun if isinstance(begun, RunStarted) else replace(runs.started(input, options), parent=parent.run_id)
-        )
+        if isinstance(begun, RunStarted):
+            started = begun
+        else:
+            kind = "run" if call is None else "call"
+            started = replace(runs.started(input, options), parent=parent.run_id, kind=kind, call=call)
         state.run_id = run_id
-        recorder = Recorder(self.store.journal, state, epoch=state.epoch + 1, subscribers=self.subscribers)
+        epoch = max(state.epoch + 1, self.root.recorder.epoch)
+        recorder = Recorder(self.store.journal, state, epoch=epoch, subscribers=self.subscribers)
         if not events:
-            recorder.record(started)
+            for data in (started, *decided):
+                recorder.record(data)
         recorder.record(DriverClaimed(recorder.epoch, str(this_process()), 0))
         if state.finished is not None:
             recorder.record(RunContinued())
-        result = await self._drive(Driving(self, recorder, started, options), runs)
-        self._pending[run_id] = result.pending if result.outcome == "waiting" else ()
-        return result
+        self._open.add(run_id)
+        return await self._drive(Driving(self, recorder, started, options), runs)
+
+    def _goes_on(self, state: State) -> bool:
+        """Whether a run below that has ended goes on, since the root had ended as well and goes on."""
+        assert state.finished is not None
+        return state.finished.outcome != "completed" and state.epoch < self.root.recorder.state.fresh_epoch
 
     async def _drive(self, driving: Driving, runs: Runnable) -> RunResult:
         with self.driven(driving):
@@ -195,10 +247,27 @@ class Tree:
         )
 
 
-async def close_below(store: Store, root: str) -> None:
-    """End the runs below a root that has ended: nobody will go on with them."""
-    for row in await store.journal.runs(RunFilter(below=root, finished=False, limit=100_000)):
-        state = fold(await store.journal.read(row.id))
-        recorder = Recorder(store.journal, state, epoch=state.epoch + 1)
-        recorder.record(DriverClaimed(recorder.epoch, str(this_process()), 0))
-        await close(recorder, Finish("cancelled", message="The run that it was part of has ended."))
+async def with_below(store: Store, result: RunResult) -> RunResult:
+    """The result of a run, with what the runs below it have spent and wait for."""
+    rows = await store.journal.runs(RunFilter(below=result.run_id, limit=_ALL))
+    spent, pending = result.spent, list(result.pending)
+    for row in reversed(rows):
+        spent += Spent(row.tokens, row.cost_usd, row.steps)
+        if row.pending:
+            pending += result_of(fold(await store.journal.read(row.id))).pending
+    return replace(result, spent=spent, pending=tuple(pending))
+
+
+async def close_below(store: Store, root: str, epoch: int) -> None:
+    """End the runs below a root that is about to be ended by the driver of `epoch`."""
+    for row in await store.journal.runs(RunFilter(below=root, finished=False, limit=_ALL)):
+        await _close(store, row.id, epoch)
+
+
+async def _close(store: Store, run_id: str, epoch: int) -> None:
+    state = fold(await store.journal.read(run_id))
+    if state.finished is not None or not state.seq:
+        return
+    recorder = Recorder(store.journal, state, epoch=max(epoch, state.epoch + 1))
+    recorder.record(DriverClaimed(recorder.epoch, str(this_process()), 0))
+    await close(recorder, Finish("cancelled", message="The run that it was part of has ended."))

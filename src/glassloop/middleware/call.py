@@ -62,14 +62,19 @@ class Call:
     @property
     def fingerprint(self) -> str:
         """Binds a decision to the tool, with its signature, and to exactly these arguments."""
-        spec = self.found.spec  # with another signature the same arguments may mean something else
-        return digest(canonical([spec.name, self.found.origin, spec.parameters, self.arguments]).encode())
+        return fingerprint_of(self.found, self.arguments)
 
     @property
     def found(self) -> Tool:
         """The tool; only for layers inside `allow`."""
         assert self.tool is not None
         return self.tool
+
+
+def fingerprint_of(tool: Tool, arguments: Mapping[str, Any] | None) -> str:
+    """Binds a decision to a tool and to exactly these arguments, as the gate gives them."""
+    spec = tool.spec  # with another signature the same arguments may mean something else
+    return digest(canonical([spec.name, tool.origin, spec.parameters, arguments]).encode())
 
 
 @dataclass(frozen=True, slots=True)

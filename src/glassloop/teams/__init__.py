@@ -4,5 +4,21 @@ from glassloop.teams.agents import agent_tool, delegate, supervisor
 from glassloop.teams.flow import Flow
 from glassloop.teams.flows import Step, branch, parallel, sequence, until
 from glassloop.teams.handoff import handoff
+from glassloop.teams.plan import Plan, PlanStep
+from glassloop.teams.planning import planned
 
-__all__ = ["Flow", "Step", "agent_tool", "branch", "delegate", "handoff", "parallel", "sequence", "supervisor", "until"]
+__all__ = [
+    "Flow",
+    "Plan",
+    "PlanStep",
+    "Step",
+    "agent_tool",
+    "branch",
+    "delegate",
+    "handoff",
+    "parallel",
+    "planned",
+    "sequence",
+    "supervisor",
+    "until",
+]

@@ -157,7 +157,9 @@ class Flow(Runnable):
     async def drive(self, driving: Driving, /) -> None:
         """See `Runnable`."""
         given = driving.started.input.text if driving.started.input is not None else ""
-        driven = Driven(recorder=driving.recorder, letting_go=driving.tree.letting_go)
+        driven = Driven(
+            recorder=driving.recorder, letting_go=driving.letting_go, close_below=driving.close_below
+        )
 
         async def turn(_: Driven) -> None:
             await _follow(self, Place(driving, {"input": given}, shape=self.state), given, driven)
