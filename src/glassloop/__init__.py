@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from glassloop.core.usage import Usage as Usage
     from glassloop.models.fallback import Fallback as Fallback
     from glassloop.models.model import ModelSettings as ModelSettings
+    from glassloop.tools.output import Output as Output
     from glassloop.tools.tool import Tool as Tool
     from glassloop.tools.tool import tool as tool
 
@@ -39,6 +40,7 @@ _HOMES = {
     "Media": "core.messages",
     "ModelError": "core.errors",
     "ModelSettings": "models.model",
+    "Output": "tools.output",
     "RunContext": "core.context",
     "RunResult": "core.result",
     "Tool": "tools.tool",

@@ -5,18 +5,21 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from glassloop.assembly import ask_about_held, assemble, layers_of
+from glassloop.assembly import ask_about_held, assemble, handoffs_of, layers_of
 from glassloop.core.context import RunContext
 from glassloop.core.encoding import digest, dumps
 from glassloop.core.limits import Limits
+from glassloop.core.result import OutputT, RunResult
 from glassloop.loop import drive
 from glassloop.middleware.stack import Middleware, tool_layers
 from glassloop.models.model import Model, ModelSettings
 from glassloop.models.registry import resolve_model
 from glassloop.options import RunOptions
 from glassloop.runnable import Runnable
+from glassloop.tools.output import Output, as_output, check_names
 from glassloop.tools.toolset import Toolset, ToolSource, ToolSources
 from glassloop.tree import Driving
 
@@ -26,7 +29,7 @@ if TYPE_CHECKING:
 Instructions = str | Callable[[RunContext[Any]], str | Awaitable[str]]
 
 
-class Agent(Runnable):
+class Agent(Runnable[OutputT]):
     """A model with tools, run by the loop.
 
     Args:
@@ -39,10 +42,12 @@ class Agent(Runnable):
         middleware: your own layers, or instances that take the place of a default one.
         memory: what of a conversation the model sees (`glassloop.memory`), applied in this order; by default all of it.
             Tools that a strategy brings join the agent's.
+        output: the type of its answers, validated, as `result.value`; or an `Output` that says more. By default they
+            are text. Where the conversation is handed on, the type is that of the agent that answers.
 
     Raises:
         ToolDefinitionError: something in `tools` cannot be a tool, or two have one name.
-        ConfigurationError: a layer is given twice.
+        ConfigurationError: a layer is given twice, or the output type has no JSON form.
     """
 
     def __init__(
@@ -56,6 +61,7 @@ class Agent(Runnable):
         settings: ModelSettings = ModelSettings(),
         middleware: Sequence[Middleware] = (),
         memory: Sequence[ContextStrategy] = (),
+        output: type[OutputT] | Output[OutputT] | Any = None,
     ) -> None:
         super().__init__(name, limits)
         self.model = model
@@ -64,6 +70,8 @@ class Agent(Runnable):
         self.middleware = tuple(middleware)
         self.memory = tuple(memory)
         self.tools = ToolSources([*tools, *(item for item in self.memory if isinstance(item, Toolset))])
+        self.output = as_output(output)
+        check_names(self.output, self.tools.names)
         tool_layers(self.middleware)
         self._models: dict[str, Model] = {}
 
@@ -74,6 +82,14 @@ class Agent(Runnable):
         for tool in self.tools.always:
             found += getattr(tool.function, "begins", ())
         return found
+
+    def completed(self, result: RunResult, /) -> RunResult[OutputT]:
+        """See `Runnable`: with the value that the answer is."""
+        output = self.output if result.agent == self.name else handoffs_of(self).get(result.agent, self).output
+        answered = result.outcome in ("completed", "limited") and result.replies and result.steps
+        if output is None or result.output is None or not answered:
+            return result
+        return replace(result, value=output.value(result.output))
 
     async def drive(self, driving: Driving, /) -> None:
         """See `Runnable`."""
@@ -111,4 +127,5 @@ class Agent(Runnable):
         model = self.model_for(options)
         text = self.instructions if isinstance(self.instructions, str) else self.instructions.__qualname__
         memory = [type(item).__name__ for item in self.memory]
-        return digest(dumps([self.name, model.name, text, self.tools.names, *memory]))
+        output = [] if self.output is None else [self.output.spec]
+        return digest(dumps([self.name, model.name, text, self.tools.names, *memory, *output]))

@@ -23,7 +23,8 @@ from glassloop.models.prices import load_prices
 from glassloop.options import RunOptions
 from glassloop.run import Run
 from glassloop.stores import Store
-from glassloop.tools.toolset import ToolIndex, ToolSources
+from glassloop.tools.output import check_names
+from glassloop.tools.toolset import ToolIndex
 from glassloop.tree import Driving
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ async def assemble(agent: Agent, driving: Driving) -> Run:
     run.seat = seat
     run.agent = agent.name
     run.left = driving.allowance
-    run.letting_go = driving.tree.letting_go
+    run.letting_go, run.close_below = driving.letting_go, driving.close_below
     driving.rates = run.prices.rates
     return run
 
@@ -100,12 +101,13 @@ async def _seat(agent: Agent, driving: Driving) -> Run:
         model=model,
         ask=model_stack(agent.middleware),
         call=tool_stack(layers),
-        tools=_ToolsOfTheMoment(agent.tools, context, recorder, reasons),
+        tools=_ToolsOfTheMoment(agent, context, recorder, reasons),
         context=context,
         instructions=await agent.instructions_for(context),
         settings=agent.settings,
         prices=await load_prices(model.name, agent.settings.price),
         view=await _views(agent, context, recorder),
+        output=agent.output,
     )
 
 
@@ -129,17 +131,16 @@ async def _views(agent: Agent, context: RunContext[Any], recorder: Recorder) -> 
 class _ToolsOfTheMoment:
     """The run's tools: looked up before each model request, the same until its calls have their results."""
 
-    def __init__(
-        self, tools: ToolSources, context: RunContext[Any], recorder: Recorder, reasons: Reasons | None
-    ) -> None:
-        self.tools, self.context, self.recorder, self.reasons = tools, context, recorder, reasons
+    def __init__(self, agent: Agent, context: RunContext[Any], recorder: Recorder, reasons: Reasons | None) -> None:
+        self.agent, self.context, self.recorder, self.reasons = agent, context, recorder, reasons
         self.known: tuple[ToolIndex, tuple[ToolSpec, ...]] | None = None
 
     async def __call__(self) -> tuple[ToolIndex, tuple[ToolSpec, ...]]:
         if self.known is not None and self.recorder.state.open_calls:
             return self.known
-        index = await self.tools.resolve(self.context)
+        index = await self.agent.tools.resolve(self.context)
         if self.known is None or index is not self.known[0]:
+            check_names(self.agent.output, index.by_name)
             self.known = index, index.specs if self.reasons is None else self.reasons.specs(index.specs)
         return self.known
 

@@ -34,7 +34,7 @@ from glassloop.options import RunOptions
 from glassloop.results import raise_for, result_of
 from glassloop.stores import Store
 from glassloop.stores.owner import this_process
-from glassloop.tree import Driving, Tree, close_below
+from glassloop.tree import Driving, Tree
 
 if TYPE_CHECKING:
     from glassloop.runnable import Runnable
@@ -80,7 +80,8 @@ async def go_on(
         state = fold(seen.events, before)
         answers = await _answers(store, state, decisions)
         if state.finished is not None and (state.finished.outcome == "completed" or not known.finished):
-            return result_of(state)  # complete, or ended by another while this driver waited for the session
+            # complete, or ended by another while this driver waited for the session
+            return runs.completed(result_of(state))
         recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before, subscribers=subscribers)
         told = handed_over(seen.events, before)
         recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
@@ -91,7 +92,7 @@ async def go_on(
             recorder.record(RunContinued(options.get("limits")))
         for answer in answers:
             recorder.record(answer)
-        tree = Tree(store, options, subscribers, letting_go, continued=known.finished)
+        tree = Tree(store, options, subscribers, letting_go)
         await tree.recall(run_id)
         return await _drive(runs, Driving(tree, recorder, started, options), store, told)
 
@@ -127,14 +128,12 @@ async def _drive(runs: Runnable, driving: Driving, store: Store, told: HandedOve
         with tree.driven(driving):
             await runs.drive(driving)
     except asyncio.CancelledError as error:
-        error.result = tree.result_of(runs, driving)  # type: ignore[attr-defined] - documented
+        error.result = await tree.result_of(runs, driving)  # type: ignore[attr-defined] - documented
         raise
     finally:
         if recorder.clean:
             await hand_over(store, recorder)
-            if tree.has_children and recorder.state.finished is not None:
-                await close_below(store, driving.run_id)
-    return raise_for(tree.result_of(runs, driving), driving.error, recorder.state.limits.on_limit)
+    return raise_for(await tree.result_of(runs, driving), driving.error, recorder.state.limits.on_limit)
 
 
 def _not_in(session: Sequence[Message], history: Sequence[Message]) -> tuple[Message, ...]:
@@ -158,7 +157,10 @@ async def _answers(store: Store, state: State, decisions: Mapping[str, Decision 
     Raises:
         ConfigurationError: an approval that the run does not wait for.
     """
-    waiting = {asked.approval_id for asked in state.asked.values()} - state.decided.keys()
+    held = (
+        asked for asked in state.asked.values() if asked.mode != "defer"
+    )  # which runs by itself, where it is decided
+    waiting = {asked.approval_id for asked in held} - state.decided.keys()
     answers: list[ApprovalDecided] = []
     for approval_id, decision in decisions.items():
         answer, recorded = decided(approval_id, decision), state.decided.get(approval_id)
@@ -174,6 +176,6 @@ async def _answers(store: Store, state: State, decisions: Mapping[str, Decision 
 async def _answer_below(store: Store, root: str, answer: ApprovalDecided) -> bool:
     """Record a decision on a call of a run below; False where none waits for it."""
     for row in await store.journal.approvals(ApprovalFilter(id=answer.approval_id)):
-        if row.run_id != root and root_of(row.run_id) == root:
+        if row.run_id != root and root_of(row.run_id) == root and row.mode != "defer":
             return row.decision is not None or await record_answer(store.journal, row.run_id, answer)
     return False

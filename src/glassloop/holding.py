@@ -128,8 +128,9 @@ async def _close(store: Store, run_id: str, session: str) -> None:
     recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before)
     recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
     recorder.turn, recorder.apart = partial(turn_of, before=handed_over(events, before)), store.sessions_url is not None
+    await recorder.commit()  # claimed before those below it are ended
+    await close_below(store, run_id, recorder.epoch)
     await close(recorder, Finish("cancelled", message="Interrupted: the process that drove the run has ended."))
-    await close_below(store, run_id)
     await hand_over(store, recorder)
 
 

@@ -11,13 +11,11 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, cast
 
 from glassloop.core.errors import FatalToolError, ModelError, StoreError
-from glassloop.core.events import AttemptFailed, ModelReplied, Nudged, ToolStarted
+from glassloop.core.events import AttemptFailed, ModelReplied, ToolStarted
 from glassloop.core.messages import ToolCall
-from glassloop.journal.budget import Terms
 from glassloop.journal.moves import AskModel, Finish, Nudge, Rest, RunCalls, Summarize, Undo, Wait, next_move
 from glassloop.journal.view import View
 from glassloop.middleware.call import Call, ModelCall
@@ -62,10 +60,9 @@ async def _turn_until_rest(run: Run) -> None:
     while True:
         await run.take_over()
         index, specs = await run.tools()
-        head = run.requests.head_bytes(run.instructions, specs)
+        head = run.requests.head_bytes(run.instructions, specs, run.wanted)
         view = await run.view(run.recorder.state, head) if run.view else None
-        terms = Terms(run.recorder.now(), head, run.prices.rates, run.model.name, index.undoable, view, run.left())
-        match next_move(run.recorder.state, terms):
+        match next_move(run.recorder.state, run.terms(index, head, view)):
             case AskModel() as move:
                 await _ask(run, index, specs, move, view)
             case Summarize() as move:
@@ -79,7 +76,7 @@ async def _turn_until_rest(run: Run) -> None:
                 finally:
                     soon.cancel()
             case Nudge() as nudge:
-                run.recorder.record(Nudged(nudge.message, nudge.reason))
+                run.nudge(nudge)
             case Undo(execution):
                 await run.undo(index, execution)
             case Finish() as end:
@@ -93,14 +90,13 @@ async def _turn_until_rest(run: Run) -> None:
 
 async def _ask(run: Run, index: ToolIndex, specs: tuple[ToolSpec, ...], move: AskModel, view: View | None) -> None:
     """One step: ask the model and record what it says. Without a view it reads the whole conversation."""
-    if run.settings.max_tokens != move.max_tokens:
-        run.settings = replace(run.settings, max_tokens=move.max_tokens)
     request = ModelRequest(
         messages=tuple(run.recorder.state.conversation) if view is None else view.messages,
         instructions=run.instructions,
         tools=() if move.final else specs,
-        settings=run.settings,
+        settings=run.settings_for(move),
         stream=run.recorder.watched,
+        output=run.wanted,
     )
     run.recorder.record(run.requests.describe(request, run.model.name, move, view))
     await run.recorder.commit()
@@ -114,7 +110,7 @@ async def _ask(run: Run, index: ToolIndex, specs: tuple[ToolSpec, ...], move: As
             AttemptFailed(run.model.name, error.kind, str(error), error.status, None, error.partial or call.text)
         )
         return
-    reply = prepare_calls(reply, index, run.recorder.state.limits.calls_per_step)
+    reply = prepare_calls(reply, index, run.recorder.state.limits.calls_per_step, run.wanted)
     run.recorder.record(ModelReplied(reply, _ms(began), run.prices.cost(reply)))
 
 

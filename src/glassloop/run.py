@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -18,6 +19,7 @@ from glassloop.core.events import (
     CallSuspended,
     DriverRested,
     HandedOff,
+    Nudged,
     RunFinished,
     Summarized,
     ToolAborted,
@@ -29,22 +31,26 @@ from glassloop.core.events import (
 from glassloop.core.messages import Reply, ResultStatus, ToolResult
 from glassloop.core.usage import Usage
 from glassloop.journal.allowance import Allowance
-from glassloop.journal.moves import Finish, Summarize
+from glassloop.journal.budget import Terms
+from glassloop.journal.moves import AskModel, Finish, Nudge, Summarize
 from glassloop.journal.recorder import Recorder
 from glassloop.journal.requests import RequestLog
 from glassloop.journal.state import State
 from glassloop.journal.view import View, message_digest
 from glassloop.middleware.call import Call, Done, Ended, Failed, ModelCall, ModelNext, Pending
 from glassloop.middleware.outcome import outcome_of
-from glassloop.models.model import Model, ModelRequest, ModelSettings, ToolSpec
+from glassloop.models.model import Model, ModelRequest, ModelSettings, OutputSpec, ToolSpec
 from glassloop.models.prices import Prices
+from glassloop.tools.output import Output
 from glassloop.tools.signature import takes_context_first
 from glassloop.tools.threads import run_in_thread
 from glassloop.tools.toolset import ToolIndex
 
 UNDO_SECONDS = 60.0
-SEAT = ("requests", "model", "ask", "call", "tools", "context", "instructions", "settings", "prices", "view")
+SEAT = ("requests", "model", "ask", "call", "tools", "context", "instructions", "settings", "prices", "view", "output")
 """What of a run is its agent's."""
+
+_log = logging.getLogger("glassloop.run")
 
 _SAID = ("stop", "length", "unknown")
 
@@ -58,7 +64,8 @@ class Driven:
         error: the exception behind an outcome `failed`.
         task: the task that drives it.
         cancels: cancellations of that task that are not this run's.
-        letting_go: whether a cancellation means that this process stops, and not that the run does.
+        letting_go: whether a cancellation only lets go of the run, which does not end with it.
+        close_below: ends the runs below this one.
     """
 
     recorder: Recorder
@@ -66,6 +73,7 @@ class Driven:
     task: asyncio.Task[Any] | None = None
     cancels: int = 0
     letting_go: Callable[[], bool] = lambda: False
+    close_below: Callable[[], Awaitable[None]] | None = None
 
     async def rest(self) -> None:
         """Let go of the run, which waits for a human."""
@@ -73,14 +81,19 @@ class Driven:
         await self.recorder.commit()
 
     async def interrupted(self) -> None:
-        """The driving was cancelled: so is the run, unless only this process stops; then any driver may go on."""
+        """The driving was cancelled: so is the run, unless it is only let go of; then any driver may go on."""
         if self.letting_go():
             self.recorder.record(DriverRested())
             return await self.recorder.commit()
         return await self.finish(Finish("cancelled", message="The run was cancelled."))
 
     async def finish(self, end: Finish) -> None:
-        """Give every open call its result, then close the run."""
+        """End the runs below, give every open call its result, then close the run.
+
+        In this order: a crash in between leaves a run that goes on, and none that nobody looks after.
+        """
+        if self.close_below is not None:
+            await self.close_below()
         await close(self.recorder, end)
 
 
@@ -100,6 +113,7 @@ class Run(Driven):
         prices: what a reply costs.
         view: what of the conversation the next request shows; None where it shows everything.
         left: what the tree of runs leaves to this one.
+        output: what the answer must be; None for a text.
         agent: whose model, instructions and tools these are.
         seat: what the loop needs for another agent of this name.
     """
@@ -115,6 +129,7 @@ class Run(Driven):
     prices: Prices
     view: Callable[[State, int], Awaitable[View | None]] | None = None
     left: Callable[[], Allowance | None] = lambda: None
+    output: Output[Any] | None = None
     agent: str = ""
     seat: Callable[[str], Awaitable[Run]] | None = None
 
@@ -127,6 +142,41 @@ class Run(Driven):
         for name in SEAT:
             setattr(self, name, getattr(other, name))
         self.agent = speaker
+
+    @property
+    def wanted(self) -> OutputSpec | None:
+        """What the answer must be, as a model is told."""
+        return self.output.spec if self.output is not None else None
+
+    def terms(self, index: ToolIndex, head_bytes: int, view: View | None) -> Terms:
+        """What the next decision needs beside the state."""
+        return Terms(
+            self.recorder.now(),
+            head_bytes,
+            self.prices.rates,
+            self.model.name,
+            index.undoable,
+            view,
+            self.left(),
+            output=self.output,
+            tools=index.by_name,
+            switches=self.settings.tool_mode == "auto",
+        )
+
+    def settings_for(self, move: AskModel) -> ModelSettings:
+        """How the next request samples and how its tools travel; the same object while nothing of that changes."""
+        mode = self.settings.tool_mode
+        if mode == "auto" and "schema_mode" in self.recorder.state.nudges:
+            mode = "schema"
+        if (self.settings.max_tokens, self.settings.tool_mode) != (move.max_tokens, mode):
+            self.settings = replace(self.settings, max_tokens=move.max_tokens, tool_mode=mode)
+        return self.settings
+
+    def nudge(self, nudge: Nudge) -> None:
+        """Tell the model to do what it said."""
+        if nudge.reason == "schema_mode":
+            _log.warning("%s wrote a tool call as text; from here on its tools travel as a schema", self.model.name)
+        self.recorder.record(Nudged(nudge.message, nudge.reason))
 
     def progress(self, call_id: str) -> Callable[[Any], None] | None:
         """What a tool's progress goes to, from any thread; None where nobody watches."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic
 
 from typing_extensions import Unpack
 
@@ -14,7 +14,7 @@ from glassloop.core.events import RunStarted
 from glassloop.core.ids import new_id
 from glassloop.core.limits import Limits
 from glassloop.core.messages import UserMessage
-from glassloop.core.result import Decision, RunResult
+from glassloop.core.result import Decision, OutputT, RunResult
 from glassloop.driver import begin, go_on
 from glassloop.journal.recorder import Subscriber
 from glassloop.options import RunOptions
@@ -23,16 +23,20 @@ from glassloop.stores import Store, open_configured
 from glassloop.stream import RunStream
 
 if TYPE_CHECKING:
+    from glassloop.tools.output import Output
     from glassloop.tree import Driving
 
 
-class Runnable(ABC):
+class Runnable(ABC, Generic[OutputT]):
     """What can be run. Immutable in use; all state is a run's.
 
     Args:
         name: names it in journals and lists.
         limits: what stops a run of it, with all runs below.
     """
+
+    output: Output[OutputT] | None = None
+    """What the answers of its runs must be."""
 
     def __init__(self, name: str, limits: Limits) -> None:
         self.name = name
@@ -56,11 +60,11 @@ class Runnable(ABC):
         """What a run of it may begin runs of, or hand its conversation to."""
         return ()
 
-    def completed(self, result: RunResult, /) -> RunResult:
+    def completed(self, result: RunResult, /) -> RunResult[OutputT]:
         """The result of a run of it, with what only it can read from the output."""
         return result
 
-    async def run(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunResult:
+    async def run(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunResult[OutputT]:
         """Run to the end and return the result.
 
         Args:
@@ -77,13 +81,13 @@ class Runnable(ABC):
         """
         return await self._begin(input, options, ())
 
-    def run_sync(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunResult:
+    def run_sync(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunResult[OutputT]:
         """`run`, from code that is not async."""
         return run_in_portal(self._begin(input, options, ()))
 
-    def stream(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunStream:
+    def stream(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunStream[OutputT]:
         """Run and watch: `async with agent.stream(...) as stream: async for event in stream: ...`."""
-        return RunStream(lambda subscriber: self._begin(input, options, (subscriber,)))
+        return RunStream(lambda subscriber: self._begin(input, options, (subscriber,)), self.output)
 
     async def resume(
         self,
@@ -92,7 +96,7 @@ class Runnable(ABC):
         decisions: Mapping[str, Decision | bool] | None = None,
         subscriber: Subscriber | None = None,
         **options: Unpack[RunOptions],
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         """Go on with a run that rests: limited, waiting, cancelled, failed, or cut off by a crash.
 
         Args:
@@ -111,7 +115,7 @@ class Runnable(ABC):
 
     async def _begin(
         self, input: str | UserMessage | None, options: RunOptions, subscribers: Sequence[Subscriber]
-    ) -> RunResult:
+    ) -> RunResult[OutputT]:
         started = self.started(input, options)
         return await begin(self, self.store_for(options), new_id("run"), started, options, subscribers=subscribers)
 

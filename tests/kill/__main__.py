@@ -18,6 +18,8 @@ _KINDS: dict[Kind, str] = {
     "keyed": "external, honours the key",
     "reconciled": "external, with reconcile",
     "same_database": "same database",
+    "below": "runs of other agents",
+    "handed": "conversations handed on",
 }
 
 

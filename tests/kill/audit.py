@@ -16,11 +16,13 @@ from glassloop.core.events import (
     ApprovalDecided,
     EffectStarted,
     Event,
+    HandedOff,
     ModelReplied,
     RunFinished,
     RunStarted,
     ToolFinished,
 )
+from glassloop.core.ids import root_of
 from glassloop.core.messages import UserMessage
 from glassloop.journal.view import message_digest
 from glassloop.memory.turn import turns_of
@@ -158,9 +160,12 @@ def audit_end(snapshot: Snapshot, world: World, plan: dict[str, PlannedRun], cut
     found.faults += _audit_undo(snapshot, world)
     found.faults += _audit_approvals(facts, effects, world)
     found.faults += _audit_results(facts, plan)
+    found.faults += _audit_trees(snapshot)
     if cut is not None:
         _audit_doubts(facts, set(cut), found)
-    for id, tool in {(call.id, call.tool) for run in plan.values() for step in run.steps for call in step}:
+    calls = {(call.id, call.tool) for run in plan.values() for step in run.steps for call in step}
+    parts = {(run.name, run.agent) for run in plan.values() if not run.is_root}
+    for id, tool in calls | parts:
         found.counts[KINDS[tool]] += _count(id, tool, facts, effects)
     for kind, count in found.counts.items():
         if count.missing:
@@ -182,9 +187,9 @@ def _calls(events: Iterable[Event]) -> Iterator[tuple[str, tuple[str, str]]]:
         match event.data:
             case ModelReplied(reply=reply):
                 for call in reply.calls:
-                    yield call.id, (call.name, loads(call.arguments)["id"])
+                    yield call.id, (call.name, *loads(call.arguments).values())
             case RunStarted(call=call) if call is not None:
-                yield call.id, (call.name, loads(call.arguments)["id"])
+                yield call.id, (call.name, *loads(call.arguments).values())
             case _:
                 pass
 
@@ -227,7 +232,22 @@ def _effects(snapshot: Snapshot, world: World) -> Counter[str]:
     effects = Counter(entry.id for entry in logged)
     effects.update(id for _, id in world.charges())
     effects.update(snapshot.bookings)
+    for events in snapshot.events.values():
+        effects.update(_below(events))
     return effects
+
+
+def _below(events: Iterable[Event]) -> Iterator[str]:
+    """What has happened within the journal: the run below another that these are of, and what it has handed on."""
+    calls = dict(_calls(events))
+    for event in events:
+        match event.data:
+            case RunStarted(kind="run", input=given, parent=parent) if given is not None and parent is not None:
+                yield given.text
+            case HandedOff(call_id=call_id):
+                yield calls[call_id][1]
+            case _:
+                pass
 
 
 def _repeated(facts: Facts, effects: Counter[str]) -> Iterator[str]:
@@ -261,6 +281,18 @@ def _audit_runs(snapshot: Snapshot, plan: dict[str, PlannedRun], found: Findings
             yield f"the run {name} exists {names[name]} times"
 
 
+def _audit_trees(snapshot: Snapshot) -> Iterator[str]:
+    """What a root has spent is what all of its runs have, each once."""
+    for root, result in snapshot.results.items():
+        spent = Counter[str]()
+        for run_id, events in snapshot.events.items():
+            if root_of(run_id) == root:
+                replies = [event.data for event in events if isinstance(event.data, ModelReplied)]
+                spent += Counter(steps=len(replies), tokens=sum(each.reply.usage.total for each in replies))
+        if (result.spent.steps, result.spent.tokens) != (spent["steps"], spent["tokens"]):
+            yield f"{root} has spent {result.spent}, and its runs {dict(spent)}"
+
+
 def _end(events: Iterable[Event]) -> RunFinished | None:
     return next((event.data for event in events if isinstance(event.data, RunFinished)), None)
 
@@ -270,7 +302,7 @@ def _audit_sessions(snapshot: Snapshot, plan: dict[str, PlannedRun]) -> Iterator
         if sendable(messages) is not messages:
             yield f"the history of session {session} is not sendable as it is"
         said = Counter(m.text for m in messages if isinstance(m, UserMessage) and m.origin == "user")
-        wanted = {run.name: 1 for run in plan.values() if run.session == session}
+        wanted = {run.name: 1 for run in plan.values() if run.session == session and run.is_root}
         if said != wanted:
             yield f"session {session} holds the runs {dict(said)} instead of {wanted}"
         runs = [snapshot.events[row.id] for row in snapshot.rows.values() if row.session == session]
@@ -313,7 +345,8 @@ def _audit_results(facts: Facts, plan: dict[str, PlannedRun]) -> Iterator[str]:
     """Every call ends as done, unless a human was against it."""
     for run in plan.values():
         for call in (call for step in run.steps for call in step):
-            allowed = {"error"} if call.tool == "collapse" else {"ok"}
+            fails = call.tool == "collapse" or (call.id in plan and plan[call.id].collapses)
+            allowed = {"error"} if fails else {"ok"}
             if KINDS[call.tool] == "held":
                 allowed |= {"held"} if run.approvals == "defer" else set[str]()
                 allowed |= {"denied"} if call.id in facts.no else set[str]()

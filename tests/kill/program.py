@@ -1,4 +1,7 @@
-"""The program that is killed: a runtime with one agent, a few users who start runs, and an operator who decides.
+"""The program that is killed: a runtime with a few agents, users who start runs, and an operator who decides.
+
+The desk gives work to the clerk, who gives some of it to the helper, and can hand a conversation to the closer; the
+office is a flow of clerks and helpers. All of them have all the tools.
 
 Started as `python program.py FOLDER`, with its wishes in the environment (`Wishes`). It does whatever is left to do and
 ends by itself when all runs have finished; on SIGTERM it leaves its runs as they are.
@@ -14,11 +17,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from desk import Shop, tools_of
-from plan import PlannedRun, approves, plan_of, share
+from plan import PARTS, PlannedRun, approves, plan_of, share
 from points import Points, turn_clock, watch_sqlite
 from world import World
 
-from glassloop import Agent, Identity, Limits
+from glassloop import Agent, Identity, Limits, Tool
 from glassloop.core.encoding import loads
 from glassloop.core.errors import StoreError
 from glassloop.core.messages import Reply, ToolCall, UserMessage
@@ -26,8 +29,13 @@ from glassloop.core.result import Decision
 from glassloop.journal.projection import RunFilter, RunRow
 from glassloop.models.model import ModelRequest
 from glassloop.models.sendable import sendable
+from glassloop.runnable import Runnable
 from glassloop.runtime import ApprovalProblem, ApprovalRow, Runtime
+from glassloop.teams import Step, agent_tool, handoff, parallel, sequence
 from glassloop.testing import ScriptedModel, call
+
+ARGUMENTS = {"clerk": "task", "helper": "task", "hand_to_closer": "reason"}
+"""What a tool's one argument is called, where it is not `id`."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +80,28 @@ class Program:
         self.plan = plan_of(wishes.seed, wishes.runs)
         self.points = Points(wishes.kill_at)
         shop = Shop(world, self.points, wishes.slow)
-        limits = Limits(steps=50, repetition=None, total_tokens=None)
-        self.agent = Agent(ScriptedModel(self.say), tools_of(shop), name="desk", limits=limits)
+        self.agents = self._agents(tools_of(shop))
         self.leaving = asyncio.Event()
+
+    def _agents(self, tools: list[Tool]) -> list[Runnable]:
+        """The desk and the office, with those below them."""
+
+        def agent(name: str, *more: Tool) -> Agent:
+            limits = Limits(steps=200, repetition=None, total_tokens=10_000_000)
+            return Agent(ScriptedModel(self.say), [*tools, *more], name=name, limits=limits)
+
+        helper = agent("helper")
+        clerk = agent("clerk", agent_tool(helper))
+        desk = agent("desk", agent_tool(clerk), handoff(agent("closer")))
+        parts = [Step((clerk, helper)[number % 2], f"{{input}}/{number}", f"part{number}") for number in range(PARTS)]
+        office = sequence(parts[0], parallel(*parts[1:-1]), parts[-1], name="office")
+        return [desk, office]
 
     async def live(self) -> None:
         """Do what is left to do."""
         watch_sqlite(str(self.world.database), self.points, self.wishes.max_pages)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.leaving.set)
-        async with Runtime(self.agent, store=self.world.url) as runtime:
+        async with Runtime(self.agents, store=self.world.url) as runtime:
             print("ready", flush=True)
             work = asyncio.create_task(self._work(runtime))
             leave = asyncio.create_task(self.leaving.wait())
@@ -105,7 +126,7 @@ class Program:
         await asyncio.sleep(share(f"{run.name} {step}") * self.wishes.slow / 2)
         if step >= len(run.steps):
             return f"All done for {run.name}."
-        return [call(planned.tool, id=planned.id) for planned in run.steps[step]]
+        return [call(planned.tool, **{ARGUMENTS.get(planned.tool, "id"): planned.id}) for planned in run.steps[step]]
 
     async def _work(self, runtime: Runtime) -> None:
         async with asyncio.TaskGroup() as group:
@@ -115,7 +136,7 @@ class Program:
     async def _start_all(self, runtime: Runtime) -> None:
         if self.wishes.starts:
             known = {row.input for row in await self._rows(runtime)}
-            for run in self.plan.values():
+            for run in (run for run in self.plan.values() if run.is_root):
                 while run.name not in known:
                     try:
                         await self._start(runtime, run)
@@ -126,7 +147,7 @@ class Program:
 
     async def _start(self, runtime: Runtime, run: PlannedRun) -> None:
         who = Identity(run.user, session=run.session)
-        run_id = await runtime.start("desk", run.name, identity=who, approvals=run.approvals)
+        run_id = await runtime.start(run.agent, run.name, identity=who, approvals=run.approvals)
         self.world.write("started", id=run.name, run=run_id)
         self.points.reach("start")
         await asyncio.sleep(share(f"start {run.name}") * self.wishes.slow / 2)
@@ -142,7 +163,8 @@ class Program:
             except StoreError as error:
                 await self._suffer(error)
             rows = await self._rows(runtime)
-            missing = self.plan.keys() - {row.input for row in rows} if self.wishes.starts else set[str]()
+            wanted = {run.name for run in self.plan.values() if run.is_root and self.wishes.starts}
+            missing = wanted - {row.input for row in rows}
             rests = not held and not missing and all(row.finished for row in rows)
             seen = seen + 1 if rests else 0
             await asyncio.sleep(0.1 if rests else 0.02)
@@ -165,7 +187,7 @@ class Program:
         await asyncio.sleep(0.1)
 
     async def _rows(self, runtime: Runtime) -> list[RunRow]:
-        return await runtime.runs(RunFilter(agent="desk", limit=10_000))
+        return await runtime.runs(RunFilter(limit=10_000))
 
 
 def _name(message: object) -> str:

@@ -13,11 +13,24 @@ from pathlib import Path
 
 from world import World
 
-from glassloop.core.events import DriverClaimed, Event, ModelReplied, RunContinued, RunFinished, ToolFinished
+from glassloop.core.events import (
+    DriverClaimed,
+    EffectStarted,
+    Event,
+    ModelReplied,
+    ModelRequested,
+    RunContinued,
+    RunFinished,
+    ToolFinished,
+)
+from glassloop.core.ids import root_of
 from glassloop.core.messages import Message
+from glassloop.core.result import RunResult
 from glassloop.journal.projection import RunFilter, RunRow
 from glassloop.journal.state import fold
+from glassloop.results import result_of
 from glassloop.stores import Store, open_store
+from glassloop.tree import with_below
 
 
 @dataclass(frozen=True)
@@ -32,6 +45,7 @@ class Snapshot:
         settled: run and call of every effect that the ledger knows to have happened.
         bookings: planned calls in the program's own table, one per row.
         sessions: the messages of each session.
+        results: of each run that has begun others, with all of them.
     """
 
     integrity: str
@@ -41,6 +55,7 @@ class Snapshot:
     settled: set[tuple[str, str]]
     bookings: list[str]
     sessions: dict[str, list[Message]]
+    results: dict[str, RunResult]
 
 
 def take(world: World) -> Snapshot:
@@ -62,17 +77,22 @@ def take(world: World) -> Snapshot:
             settled.update(connection.execute("SELECT run_id, call_id FROM glassloop_ledger WHERE result NOT NULL"))
             for run_id, epoch in connection.execute("SELECT run_id, epoch FROM glassloop_events ORDER BY run_id, seq"):
                 epochs.setdefault(run_id, []).append(epoch)
-    rows, events, sessions = asyncio.run(_read(open_store(f"sqlite:///{path}")))
-    return Snapshot(integrity, rows, events, epochs, settled, bookings, sessions)
+    rows, events, sessions, results = asyncio.run(_read(open_store(f"sqlite:///{path}")))
+    return Snapshot(integrity, rows, events, epochs, settled, bookings, sessions, results)
 
 
-async def _read(opened: Store) -> tuple[dict[str, RunRow], dict[str, list[Event]], dict[str, list[Message]]]:
+Read = tuple[dict[str, RunRow], dict[str, list[Event]], dict[str, list[Message]], dict[str, RunResult]]
+
+
+async def _read(opened: Store) -> Read:
     async with opened as store:
         rows = {row.id: row for row in await store.journal.runs(RunFilter(limit=100_000))}
         events = {run_id: await store.journal.read(run_id) for run_id in rows}
         names = {row.session for row in rows.values() if row.session is not None}
         sessions = {name: await store.sessions.load(name) for name in names}
-    return rows, events, sessions
+        roots = {root_of(run_id) for run_id in rows if root_of(run_id) != run_id}
+        results = {root: await with_below(store, result_of(fold(events[root]))) for root in roots if root in events}
+    return rows, events, sessions, results
 
 
 def faults(snapshot: Snapshot) -> Iterator[str]:
@@ -84,6 +104,11 @@ def faults(snapshot: Snapshot) -> Iterator[str]:
     for run_id, events in snapshot.events.items():
         for fault in _faults_of(events, snapshot.epochs[run_id], snapshot.rows[run_id]):
             yield f"{run_id}: {fault}"
+        root = snapshot.rows.get(root_of(run_id))
+        if root is None:
+            yield f"{run_id} belongs to a run that is in no list"
+        elif root.finished and not snapshot.rows[run_id].finished:
+            yield f"{run_id} has not ended, and the run that it belongs to has"
 
 
 def _faults_of(events: Sequence[Event], epochs: Sequence[int | None], row: RunRow) -> Iterator[str]:
@@ -111,6 +136,8 @@ def _faults_of_the_end(events: Sequence[Event]) -> Iterator[str]:
             if not open_:
                 yield "finished twice"
             open_ = False
+        elif not open_ and isinstance(event.data, DriverClaimed | ModelRequested | EffectStarted):
+            yield f"driven after it had ended: {event.type}"
         open_ = open_ or isinstance(event.data, RunContinued)
     try:
         state = fold(events)

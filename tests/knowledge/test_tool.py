@@ -20,7 +20,7 @@ from glassloop.models.scripted import ScriptedModel, call
 async def knowledge(tmp_path: Path) -> AsyncIterator[Knowledge]:
     async with Knowledge(f"sqlite:///{tmp_path / 'k.db'}") as knowledge:
         policy = Passage("policy.pdf", "Refund policy", 0, "Refunds take 48 hours.", ("Money", "Refunds"), page=3)
-        faq = Passage("faq.md", "faq.md", 0, "As a rule, a refund takes 24 hours.", (), line=12)
+        faq = Passage("faq.md", "faq.md", 0, "Usually a refund takes 24 hours.", (), line=12)
         for passage in (policy, faq):
             await knowledge.put(Document(passage.source, passage.title, (), digest(passage.text.encode())), [passage])
         yield knowledge
@@ -45,7 +45,7 @@ async def test_passages_come_with_source_place_and_who_says_otherwise(knowledge:
                 "here": "48 hours",
                 "source": "faq.md",
                 "says": "24 hours",
-                "there": "As a rule, a refund takes 24 hours.",
+                "there": "Usually a refund takes 24 hours.",
             }
         ],
     }

@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -97,7 +97,7 @@ def model_of(example: str) -> ModelServer:
 
 
 @asynccontextmanager
-async def serving(example: str, file: Path, *, most: int, model: ModelServer | None = None) -> AsyncIterator[Served]:
+async def serving(example: str, file: Path, *, most: int, model: ModelServer | None = None) -> AsyncGenerator[Served]:
     """Serve an example on an SQLite file, and stop it with SIGTERM.
 
     Args:

@@ -90,6 +90,12 @@ def refusals() -> Callable[[ModelRequest], Sequence[str]]:
     return refusals
 
 
+@pytest.fixture(scope="session")
+def wire() -> Callable[[ModelRequest], bytes]:
+    """A request as it is sent."""
+    return CHATS[0].body
+
+
 class _AnySeal(Seals):
     """Takes every signature for one that it gave, in the order in which they come."""
 

@@ -155,7 +155,7 @@ async def test_a_summary_of_other_messages_is_not_taken_over() -> None:
     agent = Agent(model, memory=[Summary(400, 150)])
     await agent.run("now", session="s", history=talk(8), store=store)
     assert len(model.summaries) == 1
-    await store.sessions.append("s", "another", talk(6, first=20))
+    await store.sessions.append("s", "another", talk(9, first=20))
     await agent.run("and now", session="s", store=store)
     assert len(model.summaries) == 2
     assert "First." not in str(model.steps[-1].messages)
@@ -342,6 +342,19 @@ async def test_cancelling_while_it_is_made_ends_the_run() -> None:
     with pytest.raises(asyncio.CancelledError) as caught:
         await running
     assert caught.value.result.outcome == "cancelled"  # type: ignore[attr-defined]
+
+
+async def test_a_step_that_had_to_be_mended_is_no_place_to_cut() -> None:
+    """Its reply stands in no conversation, for it came with a call that was there before."""
+    first, again = ToolCall("a", "look"), ToolCall("b", "look")
+    history: list[Message] = [
+        UserMessage("q"),
+        *(Reply((first,)), ToolResult("a", "look", "one")),
+        *(Reply((first, again)), ToolResult("b", "look", "two")),
+    ]
+    model = Teller()
+    await Agent(model, memory=[Summary(3, 2, unit="messages")]).run("now", history=history)
+    assert [len(request.messages) for request in model.steps] == [6]
 
 
 async def test_it_goes_with_other_strategies() -> None:

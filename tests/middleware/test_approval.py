@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from glassloop import Agent, Identity, tool
+from glassloop.core.errors import ConfigurationError
 from glassloop.core.messages import ToolResult
 from glassloop.core.result import Decision, PendingApproval
 from glassloop.middleware.approval import Approval
@@ -105,6 +106,17 @@ async def test_a_human_who_does_not_answer_when_the_run_goes_on_denies(store: St
     result = await agent.resume(waiting.run_id, store=store, approve=approve)
     assert (result.tool_executions[0].status, paid) == ("denied", [])
     assert "nobody answered within 0.01 s" in result.tool_executions[0].content
+
+
+async def test_a_deferred_call_is_not_decided_by_going_on_with_the_run(store: Store) -> None:
+    agent, paid = payer(1)
+    done = await agent.run("go", store=store, approvals="defer")
+    assert done.outcome == "completed"
+    with pytest.raises(ConfigurationError, match="has no approval"):
+        await agent.resume(done.run_id, decisions={done.pending[0].approval_id: True}, store=store)
+    async with Runtime(agent, store=store) as runtime:
+        await runtime.decide(done.pending[0].approval_id, Decision(), by=Identity())
+    assert paid == [1]
 
 
 async def test_an_approval_that_has_expired_is_not_asked_about(store: Store) -> None:

@@ -253,3 +253,25 @@ async def test_a_run_that_waits_is_decided_after_a_restart(serve: Callable[..., 
     assert (await after.alice.post(f"/v1/approvals/{approval}", {"decision": "approve"})).status == 200
     assert (await after.alice.rested(run_id))["status"] == "completed"
     assert desk.refunds == [("A-1", 100)]
+
+
+async def test_what_was_decided_is_listed(serve: Callable[..., Any], desk: Desk) -> None:
+    site = await serve(desk.agent())
+    held_ones = [await held(site.alice) for _ in range(3)]
+    for (run_id, approval), decision in zip(held_ones, ("approve", "deny"), strict=False):
+        await site.alice.post(f"/v1/approvals/{approval}", {"decision": decision})
+        await site.alice.rested(run_id)
+    first, second, third = (approval for _, approval in held_ones)
+
+    async def listed(query: str, who: Any = site.alice) -> list[str]:
+        return [row["approval_id"] for row in (await who.get(f"/v1/approvals?{query}")).json["approvals"]]
+
+    assert await listed("status=approved") == [first]
+    assert await listed("status=denied") == [second]
+    assert await listed("status=decided") == [second, first]
+    assert await listed("status=any") == [third, second, first]
+    assert await listed("status=any&limit=1") == [third]
+    assert await listed(f"status=any&run_id={held_ones[1][0]}") == [second]
+    assert await listed("status=pending") == await listed("") == [third]
+    assert await listed("status=any", site.bob) == []
+    assert (await site.alice.get("/v1/approvals?status=lost")).status == 422

@@ -114,7 +114,10 @@ async def test_a_line_in_lists_is_the_same_whoever_writes(store: Store, url: str
         assert [(row.status, row.steps, row.tokens) for row in await other.journal.runs()] == [("cancelling", 5, 600)]
 
 
-async def test_a_follower_sees_what_another_process_writes(store: Store, start: Start) -> None:
+async def test_a_follower_sees_what_another_process_writes(
+    store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("glassloop.stores.postgres_journal._POLL_S", 600.0)
     await store.journal.append("run_1", [started("run_1")], after=0, epoch=1)
     follower = asyncio.create_task(collect(store.journal.follow("run_1")))
     other = start("""

@@ -68,7 +68,7 @@ def diagnose(store: str, environ: Mapping[str, str], local: Mapping[str, str] = 
     with Background() as background:
         endpoint, servers = background.call(_reach(environ, model, local))
         where = unopened or _open_store(store, background)
-        sessions = _sessions_to_be(store, elsewhere) or background.call(_open_sessions(elsewhere))
+        sessions = _sessions_to_be(store, elsewhere) or _open_sessions(elsewhere, background)
     return [_python(), _sqlite(), where, sessions, model, *endpoint, *_keys(environ), servers]
 
 
@@ -124,7 +124,7 @@ def _sessions_to_be(store: str, url: str) -> Check | None:
     return None if unopened is None else replace(unopened, name="sessions")
 
 
-async def _open_sessions(url: str) -> Check:
+def _open_sessions(url: str, background: Background) -> Check:
     """Whether the sessions can be reached."""
     from glassloop.stores import open_store
 
@@ -132,12 +132,12 @@ async def _open_sessions(url: str) -> Check:
     try:
         opened = open_store("memory:", url)
         place = f"{opened.sessions_url} (SESSIONS)"
-        async with asyncio.timeout(_STORE_S), opened:
-            return Check("sessions", "ok", f"Sessions are kept in {place}, which works.")
+        background.call(_newest(opened))
     except TimeoutError:
         return Check("sessions", "problem", f"Sessions: {place} did not answer within {_STORE_S:g} s.")
     except GlassloopError as error:
         return Check("sessions", "problem", f"Sessions: {error}")
+    return Check("sessions", "ok", f"Sessions are kept in {place}, which works.")
 
 
 def _model(environ: Mapping[str, str]) -> Check:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -21,11 +21,15 @@ if TYPE_CHECKING:
 
 _WORD = re.compile(r"[^\W_]+")
 _FOUND = "1;32"
+_CLOSE_S = 2.0
 
 
 @contextmanager
 def opened(url: str, collection: str, background: Background) -> Generator[Knowledge]:
     """The collection in the database at `url`, closed at the end.
+
+    What was put is on disk by then. Only a command that was interrupted may leave something behind that waits for
+    another process: it is undone.
 
     Raises:
         ConfigurationError: no such kind of database, or it cannot be used.
@@ -37,7 +41,8 @@ def opened(url: str, collection: str, background: Background) -> Generator[Knowl
     try:
         yield knowledge
     finally:
-        background.call(knowledge.close())
+        with suppress(TimeoutError):
+            background.start(knowledge.close()).result(_CLOSE_S)
 
 
 def list_sources(url: str, collection: str) -> tuple[list[Source], list[str]]:

@@ -67,6 +67,7 @@ ModelErrorKind = Literal[
     "timeout",
     "protocol",  # an answer that is not the provider's format
     "empty_reply",  # nothing said and nothing called, twice
+    "output",  # the answer does not fit the agent's output type, again and again
     "price",  # a money limit, and a model without a known price
 ]
 

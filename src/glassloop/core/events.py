@@ -34,7 +34,15 @@ Outcome = Literal[
 ]
 RunKind = Literal["run", "import", "call"]
 ApprovalMode = Literal["wait", "park", "defer"]
-NudgeReason = Literal["empty_reply", "promised", "call_as_text", "bad_tool_call", "repetition"]
+NudgeReason = Literal[
+    "empty_reply",
+    "promised",
+    "call_as_text",
+    "bad_tool_call",
+    "repetition",
+    "bad_output",  # the answer does not fit the agent's output type
+    "schema_mode",  # a call written as text: from here on tools travel as a JSON Schema
+]
 
 
 @dataclass(frozen=True)
@@ -98,7 +106,8 @@ class ModelRequested:
     `[start, stop)` ranges of the run's conversation or digests of messages put in their place, so that the exact
     request can be rebuilt. `view_digest` chains the digests of what was sent. `reserved` tokens are set aside for it,
     `max_tokens` of them for the reply. `offered` counts the tools on offer. `final` names the limit that makes this
-    the last call, without tools. The answer to a request with the purpose `summary` is a `Summarized`.
+    the last call, without tools. The answer to a request with the purpose `summary` is a `Summarized`. `output` is the
+    digest of what the answer must be, where the agent has an output type.
     """
 
     type: ClassVar[str] = "model_requested"
@@ -114,6 +123,7 @@ class ModelRequested:
     stream: bool = False
     final: str | None = None
     purpose: Literal["step", "summary"] = "step"
+    output: str | None = None
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, Generic, Literal
+
+from typing_extensions import TypeVar
 
 from glassloop.core.events import NudgeReason, Outcome
 from glassloop.core.messages import Message, Reply, ResultStatus
@@ -93,8 +95,11 @@ class Decision:
     arguments: Mapping[str, Any] | None = None
 
 
+OutputT = TypeVar("OutputT", default=Any)
+
+
 @dataclass(frozen=True)
-class RunResult:
+class RunResult(Generic[OutputT]):
     """What a run gives back, whatever its outcome.
 
     Args:
@@ -108,13 +113,14 @@ class RunResult:
         replies: the reply of every step.
         tool_executions: every tool call, in request order.
         nudges: why the model had to be told again (`empty_reply`, `promised`, `call_as_text`, `bad_tool_call`,
-            `repetition`).
+            `repetition`, `bad_output`, `schema_mode`).
         pending: calls that wait for a human (outcome `waiting`).
         message: one sentence on why the run did not complete.
         limit: the limit that stopped it (outcome `limited`).
         refusal: the model's refusal (outcome `refused`).
         seconds: wall-clock time.
-        value: the typed output, where the agent has an output type.
+        value: the typed output, where the agent has an output type and the run came to an answer that fits; else None.
+            `output` is the same as JSON.
         agent: who has the conversation at the end: the agent of the run, or the one it was handed to.
         spent: tokens, money and steps of this run and all below it.
     """
@@ -134,7 +140,7 @@ class RunResult:
     limit: str | None = None
     refusal: str | None = None
     seconds: float = 0.0
-    value: Any = None
+    value: OutputT = None  # pyright: ignore[reportAssignmentType] - nothing, of whatever type
     agent: str = ""
     spent: Spent = Spent()
     error_kind: str | None = field(default=None, repr=False)

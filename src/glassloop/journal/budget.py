@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -10,6 +11,7 @@ from glassloop.core.usage import Spent
 from glassloop.journal.allowance import Allowance, money_limit
 from glassloop.journal.state import State
 from glassloop.journal.view import SummaryWanted, View
+from glassloop.tools.output import Output
 
 BYTES_PER_TOKEN = 3
 """Conservative for English (about 4) and about right for Chinese (one character, three bytes, one token)."""
@@ -31,6 +33,9 @@ class Terms:
         undoable: names of the tools that have an undo.
         view: what the next request shows; None for the whole conversation.
         left: what the run's tree leaves it; None where the run is all there is.
+        output: the gate that answers pass, where the agent has an output type.
+        tools: names of the tools on offer.
+        switches: whether tools are to travel as a JSON Schema once the model has written a call as text.
     """
 
     now: int
@@ -40,6 +45,9 @@ class Terms:
     undoable: frozenset[str] = frozenset()
     view: View | None = None
     left: Allowance | None = None
+    output: Output[Any] | None = None
+    tools: Collection[str] = ()
+    switches: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from glassloop.journal.budget import Budget, Terms, budget_of, over_limit, summa
 from glassloop.journal.state import State
 from glassloop.journal.verdict import call_as_text, is_empty, promises
 from glassloop.journal.view import SummaryWanted
+from glassloop.tools.output import Answer, BadAnswer
 
 NUDGES: dict[NudgeReason, str] = {
     "empty_reply": "Your reply was empty. Answer the user, or call a tool.",
@@ -24,6 +25,11 @@ NUDGES: dict[NudgeReason, str] = {
     "bad_tool_call": (
         "Your last tool call could not be parsed and was not run. Call the tool again with arguments that are one "
         "valid JSON object, or answer in plain words."
+    ),
+    "bad_output": "Your answer does not fit what was asked for. Give the whole answer again, corrected.",
+    "schema_mode": (
+        "You wrote a tool call as text, and it was not run. From now on you call tools and answer by the JSON object "
+        "that your instructions describe."
     ),
     "repetition": (
         "You have made the same tool calls with the same results several times. Do not repeat them: use what you "
@@ -60,14 +66,15 @@ class RunCalls:
 
 @dataclass(frozen=True, slots=True)
 class Nudge:
-    """Tell the model, once, to do what it said."""
+    """Tell the model, once, to do what it said; `text` takes the place of the usual words."""
 
     reason: NudgeReason
+    text: str | None = None
 
     @property
     def message(self) -> UserMessage:
         """What the model is told."""
-        return UserMessage(NUDGES[self.reason], origin="nudge")
+        return UserMessage(self.text or NUDGES[self.reason], origin="nudge")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +179,7 @@ def _fail(state: State, terms: Terms, end: Finish) -> Move:
     if not left:
         return end
     message = f"{end.message} Not undone: {', '.join(left)}."
-    return Finish("partly_rolled_back", message=message, error_kind=end.error_kind)
+    return Finish("partly_rolled_back", output=end.output, message=message, error_kind=end.error_kind)
 
 
 def _is_to_undo(done: ToolFinished, terms: Terms) -> bool:
@@ -193,7 +200,8 @@ def _is_undone(state: State, done: ToolFinished) -> bool:
 def _after_reply(state: State, terms: Terms, reply: Reply) -> Move:
     text = reply.text
     if state.request is not None and state.request.final:
-        return _limited(state, state.request.final, output=text)
+        answer = terms.output.judge(reply) if terms.output is not None else None
+        return _limited(state, state.request.final, output=answer.text if isinstance(answer, Answer) else text)
     if reply.refusal is not None or reply.stop == "refusal":
         return Finish("refused", output=text or None, message=reply.refusal or text or "The model refused to answer.")
     if reply.stop == "content_filter":
@@ -205,19 +213,35 @@ def _after_reply(state: State, terms: Terms, reply: Reply) -> Move:
             return Nudge("empty_reply")
         end = Finish("failed", message="The model gave an empty reply twice.", error_kind="empty_reply")
         return _fail(state, terms, end)
-    reason = _did_not_act(state, text)
-    if reason is None:
-        return Finish("completed", output=text)
-    if state.fresh_nudges & {"promised", "call_as_text"}:
+    answer = terms.output.judge(reply) if terms.output is not None else Answer(None, text)
+    reason = None if terms.output is not None and isinstance(answer, Answer) else _did_not_act(state, terms, text)
+    if reason == "schema_mode":
+        return Nudge(reason)
+    if reason is not None and any(state.fresh_nudges[one] for one in ("promised", "call_as_text")):
         return Finish("unanswered", output=text, message="The model said what it would do and did not do it.")
-    return Nudge(reason)
+    if reason is not None:
+        return Nudge(reason)
+    if isinstance(answer, Answer):
+        return Finish("completed", output=answer.text)
+    return _after_bad_answer(state, terms, answer, text)
 
 
-def _did_not_act(state: State, text: str) -> NudgeReason | None:
+def _after_bad_answer(state: State, terms: Terms, answer: BadAnswer, text: str) -> Move:
+    assert terms.output is not None
+    if state.fresh_nudges["bad_output"] < terms.output.retries:
+        return Nudge("bad_output", answer.reason)
+    times = f", {terms.output.retries + 1} times in a row" if terms.output.retries else ""
+    message = f"The model's answer does not fit the agent's output type{times}."
+    return _fail(state, terms, Finish("failed", output=text, message=message, error_kind="output"))
+
+
+def _did_not_act(state: State, terms: Terms, text: str) -> NudgeReason | None:
     if state.request is None or not state.request.offered:
         return None
-    if call_as_text(text):
-        return "call_as_text"
+    if call_as_text(text, None if terms.output is None else terms.tools):
+        return "schema_mode" if terms.switches and "schema_mode" not in state.nudges else "call_as_text"
+    if terms.output is not None and text.lstrip().startswith(("{", "[", "`")):
+        return None  # an answer that does not fit, whatever its words say
     return "promised" if promises(text) else None
 
 

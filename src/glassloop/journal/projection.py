@@ -145,7 +145,8 @@ def project(row: RunRow | None, event: Event) -> RunRow | None:
         case RunContinued():
             return replace(row, updated_at=event.at, status="running")
         case DriverClaimed(owner=owner):
-            return replace(row, updated_at=event.at, owner=owner)
+            status = "running" if row.status == "waiting" else row.status
+            return replace(row, updated_at=event.at, status=status, owner=owner)
         case DriverRested(waiting=waiting) if not row.finished:
             status = "waiting" if waiting or row.pending else "running"
             return replace(row, updated_at=event.at, status=status, owner=None)

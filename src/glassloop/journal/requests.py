@@ -16,7 +16,7 @@ from glassloop.journal.moves import AskModel, Summarize
 from glassloop.journal.recorder import Recorder
 from glassloop.journal.state import fold
 from glassloop.journal.view import View
-from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec
+from glassloop.models.model import ModelRequest, ModelSettings, OutputSpec, ToolSpec
 
 
 class RequestLog:
@@ -48,6 +48,7 @@ class RequestLog:
             stream=request.stream,
             final=move.final if isinstance(move, AskModel) else None,
             purpose="step" if isinstance(move, AskModel) else "summary",
+            output=None if request.output is None else self._keep(request.output)[0],
         )
 
     def _chained(self, messages: Sequence[Message], *, new: bool) -> str:
@@ -67,9 +68,10 @@ class RequestLog:
                 self._placed.add(key)
                 self._recorder.keep(dumps(message))
 
-    def head_bytes(self, instructions: str, tools: tuple[ToolSpec, ...]) -> int:
+    def head_bytes(self, instructions: str, tools: tuple[ToolSpec, ...], output: OutputSpec | None = None) -> int:
         """Size in bytes of what precedes the conversation in every request."""
-        return self._keep(instructions)[1] + self._keep(tools)[1]
+        answer = 0 if output is None else self._keep(output)[1]
+        return self._keep(instructions)[1] + self._keep(tools)[1] + answer
 
     def _keep(self, content: object) -> tuple[str, int]:
         """Digest and size of a content that hardly ever changes: encoded once per object."""
@@ -115,6 +117,7 @@ async def _request(journal: Journal, asked: ModelRequested, conversation: list[M
         tools=await _content(journal, asked.tools, tuple[ToolSpec, ...]),
         settings=await _content(journal, asked.settings, ModelSettings),
         stream=asked.stream,
+        output=None if asked.output is None else await _content(journal, asked.output, OutputSpec),
     )
 
 

@@ -67,7 +67,7 @@ class State:
         tool_counts: finished calls by tool.
         rounds: tools, arguments and results of each step's calls, for the repetition limit.
         nudges: why the model was told again, in order.
-        fresh_nudges: reasons since the model last did something useful.
+        fresh_nudges: reasons since the model last did something useful, with how often.
         failure: the last attempt of a model call failed for good.
         aborted: a tool asked for the run to stop.
         asking: the model call in flight.
@@ -76,6 +76,7 @@ class State:
         handoffs: steps in which it was handed on.
         rested: the driver has let go of the run.
         undone: undos that were begun, by call id, with their end where it is known.
+        fresh_epoch: of the first driver that can have gone on with the run since it last ended.
         active_ms: time spent working, without the time the run was parked or nobody drove it.
     """
 
@@ -107,7 +108,7 @@ class State:
     tool_counts: Counter[str] = field(default_factory=Counter[str])
     rounds: list[Round] = field(default_factory=list[Round])
     nudges: list[NudgeReason] = field(default_factory=list[NudgeReason])
-    fresh_nudges: set[NudgeReason] = field(default_factory=set[NudgeReason])
+    fresh_nudges: Counter[NudgeReason] = field(default_factory=Counter[NudgeReason])
     failure: AttemptFailed | None = None
     aborted: ToolAborted | None = None
     undone: dict[str, UndoFinished | None] = field(default_factory=dict[str, UndoFinished | None])
@@ -118,6 +119,7 @@ class State:
     suspended: dict[str, str] = field(default_factory=dict[str, str])
     speaker: str = ""
     handoffs: list[int] = field(default_factory=list[int])
+    fresh_epoch: int = 0
     started_at: int = 0
     last_at: int = 0
     active_ms: int = 0
@@ -149,7 +151,7 @@ class State:
             case Nudged():
                 self.conversation.append(data.message)
                 self.nudges.append(data.reason)
-                self.fresh_nudges.add(data.reason)
+                self.fresh_nudges[data.reason] += 1
                 self.failure = None
             case Summarized():
                 self._spend(data.usage, data.cost_usd)
@@ -180,6 +182,7 @@ class State:
                 self.fresh_nudges.clear()
             case RunFinished():
                 self.finished = data
+                self.fresh_epoch = self.epoch + 1
                 self.asking = None
             case _:
                 self._apply_rare(data)

@@ -7,6 +7,7 @@ by wording alone; nothing found in text is ever executed.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from typing import Any, cast
 
 from glassloop.core.encoding import loads
@@ -40,13 +41,16 @@ _LONGEST_PROMISE = 1_200
 _SENTENCE = re.compile(r"[^.!?。！？\n]+[.!?。！？:：…]*")
 
 
-def call_as_text(text: str) -> bool:
-    """Whether the whole reply is a tool call written as text: markup of a chat template, or a bare JSON call."""
+def call_as_text(text: str, tools: Collection[str] | None = None) -> bool:
+    """Whether the whole reply is a tool call written as text: markup of a chat template, or a bare JSON call.
+
+    Where JSON is the answer that is wanted, `tools` are the only ones that a bare call may name.
+    """
     stripped = text.strip()
     if _MARKUP.match(stripped) or (_MARKUP.search(stripped) and len(_outside_markup(stripped)) < 200):
         return "```" not in stripped or stripped.startswith("```")
     fenced = _FENCE.match(stripped)
-    return _is_call(fenced.group(1) if fenced else stripped)
+    return _is_call(fenced.group(1) if fenced else stripped, tools)
 
 
 def promises(text: str) -> bool:
@@ -72,7 +76,7 @@ def _outside_markup(text: str) -> str:
     return re.sub(r"<(tool_call|function_call|tool_use)\b.*?(?:</\1>|$)", "", text, flags=re.DOTALL | re.I).strip()
 
 
-def _is_call(text: str) -> bool:
+def _is_call(text: str, tools: Collection[str] | None) -> bool:
     if not text.startswith(("{", "[")):
         return False
     try:
@@ -80,13 +84,14 @@ def _is_call(text: str) -> bool:
     except ValueError:
         return False
     items = cast("list[Any]", value) if isinstance(value, list) else [value]
-    return bool(items) and all(_looks_like_call(item) for item in items)
+    return bool(items) and all(_looks_like_call(item, tools) for item in items)
 
 
-def _looks_like_call(item: Any) -> bool:
+def _looks_like_call(item: Any, tools: Collection[str] | None) -> bool:
     if not isinstance(item, dict):
         return False
     outer = cast("dict[str, Any]", item)
     inner = cast("dict[str, Any]", outer["function"]) if isinstance(outer.get("function"), dict) else outer
-    named = any(isinstance(inner.get(key), str) for key in ("name", "tool", "tool_name", "action"))
+    names = [inner[key] for key in ("name", "tool", "tool_name", "action") if isinstance(inner.get(key), str)]
+    named = bool(names) if tools is None else any(name in tools for name in names)
     return named and any(key in inner for key in ("arguments", "parameters", "args", "input", "action_input"))

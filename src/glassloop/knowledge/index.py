@@ -115,10 +115,33 @@ class Index(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Row:
+    """A passage that is kept, as far as it takes to recognise it."""
+
+    id: int
+    digest: str
+    position: int
+    page: int | None
+    line: int | None
+
+    def stands_as(self, passage: Passage) -> bool:
+        """Whether the place of `passage` is the one that is kept."""
+        return (self.position, self.page, self.line) == (passage.position, passage.page, passage.line)
+
+
+@dataclass(frozen=True, slots=True)
 class Difference:
-    """How the passages that are kept become those that are wanted: kept rows by id, new passages, rows to remove."""
+    """How the passages that are kept become those that are wanted.
+
+    Args:
+        kept: rows that stay, by id, and what they are now.
+        moved: those of them that stand in another place of the document than before.
+        added: passages that are new.
+        removed: ids of rows whose passage is gone.
+    """
 
     kept: list[tuple[int, Passage]]
+    moved: list[tuple[int, Passage]]
     added: list[Passage]
     removed: list[int]
 
@@ -128,16 +151,19 @@ class Difference:
         return Change(len(self.added), len(self.removed), len(self.kept))
 
 
-def difference(rows: Iterable[tuple[int, str]], passages: Sequence[Passage]) -> Difference:
-    """Match rows, (id, digest) in the document's order, with passages; of equal ones the first goes with the first."""
-    left: dict[str, list[int]] = {}
-    for id_, digest in rows:
-        left.setdefault(digest, []).append(id_)
-    kept: list[tuple[int, Passage]] = []
-    added: list[Passage] = []
+def difference(rows: Iterable[Row], passages: Sequence[Passage]) -> Difference:
+    """Match rows, in the document's order, with passages; of equal ones the first goes with the first."""
+    left: dict[str, list[Row]] = {}
+    for row in rows:
+        left.setdefault(row.digest, []).append(row)
+    what = Difference([], [], [], [])
     for passage in passages:
-        if ids := left.get(passage.digest):
-            kept.append((ids.pop(0), passage))
-        else:
-            added.append(passage)
-    return Difference(kept, added, [id_ for ids in left.values() for id_ in ids])
+        if not (same := left.get(passage.digest)):
+            what.added.append(passage)
+            continue
+        row = same.pop(0)
+        what.kept.append((row.id, passage))
+        if not row.stands_as(passage):
+            what.moved.append((row.id, passage))
+    what.removed.extend(row.id for rest in left.values() for row in rest)
+    return what

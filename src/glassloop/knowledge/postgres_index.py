@@ -17,7 +17,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.fulltext import Term, tokens
 from glassloop.knowledge.documents import Document, Passage
-from glassloop.knowledge.index import HEADINGS_WEIGHT, Change, Found, Source, Vectors, difference
+from glassloop.knowledge.index import HEADINGS_WEIGHT, Change, Found, Row, Source, Vectors, difference
 from glassloop.knowledge.postgres_tables import KNOWLEDGE, VECTORS, collections, documents, passages, vectors
 from glassloop.stores.postgres_engine import Database
 from glassloop.stores.postgres_schema import rows_of
@@ -51,17 +51,17 @@ _BY_WORDS = text(
 )
 _BY_VECTOR = text(
     """
-    SELECT v.passage_id, 1 - (v.vector <=> CAST(CAST(:vector AS text) AS vector)) AS cosine
-    FROM glassloop_knowledge_vectors v JOIN glassloop_knowledge_passages p ON p.id = v.passage_id
-    JOIN glassloop_knowledge_collections c ON c.id = p.collection_id AND c.name = :collection
+    SELECT v.passage_id, 1 - (v.vector <=> CAST(CAST(:vector AS real[]) AS vector)) AS cosine
+    FROM glassloop_knowledge_vectors v
+    JOIN glassloop_knowledge_collections c ON c.id = v.collection_id AND c.name = :collection
     WHERE v.model = :model AND vector_dims(v.vector) = :size
-    ORDER BY v.vector <=> CAST(CAST(:vector AS text) AS vector), v.passage_id LIMIT :limit
+    ORDER BY v.vector <=> CAST(CAST(:vector AS real[]) AS vector), v.passage_id LIMIT :limit
     """
 )
 _PUT_VECTOR = text(
     """
-    INSERT INTO glassloop_knowledge_vectors (passage_id, model, vector)
-    VALUES (:id, :model, CAST(CAST(:vector AS text) AS vector))
+    INSERT INTO glassloop_knowledge_vectors (passage_id, collection_id, model, vector)
+    VALUES (:id, :collection, :model, CAST(CAST(:vector AS real[]) AS vector))
     ON CONFLICT (passage_id) DO UPDATE SET model = excluded.model, vector = excluded.vector
     """
 )
@@ -138,7 +138,7 @@ class PostgresIndex:
 
     async def by_vector(self, collection: str, model: str, vector: bytes, limit: int) -> list[Found]:
         """See `Index.by_vector`."""
-        values = {"collection": collection, "model": model, "vector": _written(vector), "limit": limit}
+        values = {"collection": collection, "model": model, "vector": _numbers(vector), "limit": limit}
         values["size"] = len(vector) // 4
 
         def work(connection: Connection) -> list[Found]:
@@ -203,28 +203,31 @@ def _put(
 ) -> Change:
     collection_id = _locked(connection, collection)
     document_id, retitled = _document(connection, collection_id, document)
-    query: Any = select(passages.c.id, passages.c.digest).where(passages.c.document_id == document_id)
-    what = difference(rows_of(connection.execute(query.order_by(passages.c.position))), wanted)
+    p = passages.c
+    query: Any = select(p.id, p.digest, p.position, p.page, p.line).where(p.document_id == document_id)
+    rows = [Row(*row) for row in rows_of(connection.execute(query.order_by(p.position)))]
+    what = difference(rows, wanted)
     _delete(connection, what.removed)
-    for id_, passage in what.kept:
-        place: dict[str, Any] = {"position": passage.position, "page": passage.page, "line": passage.line}
-        if retitled:
-            place["words"], place["length"] = _words(document.title, passage)
-        connection.execute(update(passages).where(passages.c.id == id_).values(place))
+    for id_, passage in what.kept if retitled else what.moved:
+        values = _row(document.title, passage)
+        connection.execute(update(passages).where(p.id == id_).values(values))
     owner = {"collection_id": collection_id, "document_id": document_id}
-    rows = [owner | _row(document.title, passage) for passage in what.added]
+    new = [owner | _row(document.title, passage) for passage in what.added]
+    put = insert(passages).returning(p.id, sort_by_parameter_order=True)
     ids: list[int] = []
-    for start in range(0, len(rows), _BATCH):
-        put = insert(passages).returning(passages.c.id, sort_by_parameter_order=True)
-        ids += connection.execute(put, rows[start : start + _BATCH]).scalars()
+    for start in range(0, len(new), _BATCH):
+        ids += connection.execute(put, new[start : start + _BATCH]).scalars()
     if embedded is not None:
-        _put_vectors(connection, [*what.kept, *zip(ids, what.added, strict=True)], embedded)
+        _put_vectors(connection, collection_id, [*what.kept, *zip(ids, what.added, strict=True)], embedded)
     return what.change
 
 
-def _put_vectors(connection: Connection, rows: Sequence[tuple[int, Passage]], embedded: Vectors) -> None:
+def _put_vectors(
+    connection: Connection, collection_id: int, rows: Sequence[tuple[int, Passage]], embedded: Vectors
+) -> None:
+    same = {"collection": collection_id, "model": embedded.model}
     values = [
-        {"id": id_, "model": embedded.model, "vector": _written(embedded.by_digest[passage.digest])}
+        {"id": id_, **same, "vector": _numbers(embedded.by_digest[passage.digest])}
         for id_, passage in rows
         if passage.digest in embedded.by_digest
     ]
@@ -274,10 +277,9 @@ def _words(title: str, passage: Passage) -> tuple[str, int]:
     return " ".join(f"'{token}':{','.join(map(str, at))}" for token, at in places.items()), len(found)
 
 
-def _written(vector: bytes) -> str:
-    """A packed vector as pgvector reads it."""
-    numbers = struct.unpack(f"<{len(vector) // 4}f", vector)
-    return f"[{','.join(f'{number:.9g}' for number in numbers)}]"
+def _numbers(vector: bytes) -> list[float]:
+    """A packed vector as PostgreSQL takes it."""
+    return list(struct.unpack(f"<{len(vector) // 4}f", vector))
 
 
 def _delete(connection: Connection, ids: Sequence[int]) -> None:

@@ -32,7 +32,7 @@ def _id() -> Column[Any]:
 
 def _of(table: Table, name: str, *, key: bool = False) -> Column[Any]:
     """The row of `table` that a row belongs to, and goes with."""
-    owner = ForeignKey(table.c.id, name=f"glassloop_knowledge_{name}", ondelete="CASCADE")
+    owner = ForeignKey(table.c.id, ondelete="CASCADE")
     return Column(name, BigInteger, owner, primary_key=key, nullable=False)
 
 
@@ -75,8 +75,8 @@ KNOWLEDGE = Schema("knowledge", _metadata)
 """Documents, passages and their words."""
 
 
-class Vector(UserDefinedType[str]):
-    """pgvector's type without a fixed size; values travel as text, `[1,2.5]`."""
+class Vector(UserDefinedType[object]):
+    """pgvector's type without a fixed size; values travel as `real[]`."""
 
     cache_ok = True
 
@@ -91,9 +91,11 @@ vectors = Table(
     "glassloop_knowledge_vectors",
     _vector_metadata,
     _of(passages, "passage_id", key=True),
+    _of(collections, "collection_id"),
     column("model"),
     column("vector", Vector),
 )
+Index("glassloop_knowledge_vectors_collection", vectors.c.collection_id)
 
 
 @event.listens_for(_vector_metadata, "before_create")

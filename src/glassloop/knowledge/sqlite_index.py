@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import sqlite3
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.fulltext import Term, match_expression, tokens
@@ -15,6 +15,7 @@ from glassloop.knowledge.index import (
     HEADINGS_WEIGHT,
     Change,
     Found,
+    Row,
     Source,
     Vectors,
     difference,
@@ -25,6 +26,8 @@ from glassloop.stores.database import Database
 
 if TYPE_CHECKING:
     from glassloop.knowledge.matrix import Matrix
+
+T = TypeVar("T")
 
 _DOCUMENTS = (
     "FROM glassloop_knowledge_documents d "
@@ -95,7 +98,7 @@ class SqliteIndex:
 
     async def by_words(self, collection: str, terms: Sequence[Term], limit: int) -> list[Found]:
         """See `Index.by_words`."""
-        return await self._database.read(lambda cursor: _by_words(cursor, collection, terms, limit))
+        return await self._database.read(_snapshot(lambda cursor: _by_words(cursor, collection, terms, limit)))
 
     async def by_vector(self, collection: str, model: str, vector: bytes, limit: int) -> list[Found]:
         """See `Index.by_vector`."""
@@ -104,7 +107,7 @@ class SqliteIndex:
             matrix = self._matrix(cursor, collection, model)
             return _found(cursor, matrix.nearest(vector, limit)) if matrix else []
 
-        return await self._database.read(work)
+        return await self._database.read(_snapshot(work))
 
     async def close(self) -> None:
         """See `Index.close`."""
@@ -133,6 +136,19 @@ class SqliteIndex:
 
 
 # Reading
+
+
+def _snapshot(work: Callable[[sqlite3.Cursor], T]) -> Callable[[sqlite3.Cursor], T]:
+    """`work` with all of its statements seeing the same state, whoever writes meanwhile."""
+
+    def within(cursor: sqlite3.Cursor) -> T:
+        cursor.execute("BEGIN")
+        try:
+            return work(cursor)
+        finally:
+            cursor.execute("ROLLBACK")
+
+    return within
 
 
 def _collection(cursor: sqlite3.Cursor, name: str) -> tuple[int, int] | None:
@@ -190,13 +206,16 @@ def _put(
 ) -> Change:
     collection_id = _changed(cursor, collection)
     document_id, retitled = _document(cursor, collection_id, document)
-    sql = "SELECT id, digest FROM glassloop_knowledge_passages WHERE document_id = ? ORDER BY position"
-    what = difference(cursor.execute(sql, (document_id,)).fetchall(), passages)
+    sql = (
+        "SELECT id, digest, position, page, line FROM glassloop_knowledge_passages "
+        "WHERE document_id = ? ORDER BY position"
+    )
+    what = difference([Row(*row) for row in cursor.execute(sql, (document_id,))], passages)
     table = words_table(collection_id)
     _delete(cursor, table, what.removed)
     cursor.executemany(
         "UPDATE glassloop_knowledge_passages SET position = ?, page = ?, line = ? WHERE id = ?",
-        [(passage.position, passage.page, passage.line, id_) for id_, passage in what.kept],
+        [(passage.position, passage.page, passage.line, id_) for id_, passage in what.moved],
     )
     if retitled:
         cursor.executemany(

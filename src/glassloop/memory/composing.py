@@ -70,7 +70,7 @@ class Views:
 
 def pieces_of(conversation: Sequence[Message]) -> list[Piece]:
     """The whole conversation as a view: every call with its one result, whatever happened to it before."""
-    fit = conversation
+    fit = sendable(conversation)
     if fit is conversation:
         return [Piece(message, at) for at, message in enumerate(conversation)]
     places = {id(message): at for at, message in enumerate(conversation)}

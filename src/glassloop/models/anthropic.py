@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Mapping
 
 from glassloop.models.endpoints import endpoint, join_url
@@ -9,11 +10,15 @@ from glassloop.models.exchange import exchange
 from glassloop.models.messages_history import from_anthropic as from_anthropic
 from glassloop.models.messages_reply import MessagesReplyReader
 from glassloop.models.messages_request import MessagesRenderer
-from glassloop.models.model import ModelPart, ModelRequest
+from glassloop.models.model import FINAL_ANSWER, ModelPart, ModelRequest
+from glassloop.models.schema_mode import through_schema
 from glassloop.models.transport import Transport, host_of
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"
+
+_UNCONSTRAINED = re.compile(r"claude-(?:\d|instant|(?:opus|sonnet)-4-(?:[01]\b|2\d{7}))")
+"""Models from before `output_config.format`."""
 
 
 class Anthropic:
@@ -57,7 +62,8 @@ class Anthropic:
         self._provider = f"anthropic-messages:{host}"
         self._endpoint = endpoint(url, every, key_variable, api_key, transport)
         cached = host.endswith("anthropic.com") if caching is None else caching
-        self._renderer = MessagesRenderer(model, self._provider, cached)
+        constrains = host.endswith("anthropic.com") and not _UNCONSTRAINED.match(model)
+        self._renderer = MessagesRenderer(model, self._provider, cached, constrains)
 
     def __repr__(self) -> str:
         return f"Anthropic({self._name!r}, {self._endpoint.peer.host!r})"
@@ -78,6 +84,13 @@ class Anthropic:
         Raises:
             ModelError: the request failed.
         """
-        reader = MessagesReplyReader(self._endpoint.peer, self._provider, self._renderer.names(request))
+        if request.settings.tool_mode == "schema":
+            return through_schema(request, self._ask)
+        return self._ask(request)
+
+    def _ask(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+        names = self._renderer.names(request)
+        answering = request.output is not None and FINAL_ANSWER in names
+        reader = MessagesReplyReader(self._endpoint.peer, self._provider, names, answering=answering)
         body = self._renderer.body(request)
         return exchange(self._endpoint, body, reader, stream=request.stream, timeout=request.settings.timeout)

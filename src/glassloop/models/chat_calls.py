@@ -99,6 +99,10 @@ class CallAssembler:
             if key not in _OWN and value is not None and function is not fields:
                 call.extra[key] = value
 
+    def arguments_of(self, name: str) -> str:
+        """The arguments so far of the first call of this name; empty where there is none."""
+        return next((call.arguments for call in self._calls if call.name == name), "")
+
     def calls(self, names: Mapping[str, str]) -> list[ToolCall]:
         """The calls, in request order; `names` maps wire names back to ours."""
         return [

@@ -11,7 +11,7 @@ from glassloop.core.usage import Usage
 from glassloop.models.chat_calls import CallAssembler
 from glassloop.models.decoding import decoded, mended
 from glassloop.models.failures import Peer, error_failure, not_a_reply
-from glassloop.models.model import ModelPart, TextPart, ThinkingPart
+from glassloop.models.model import FINAL_ANSWER, ModelPart, TextPart, ThinkingPart
 from glassloop.models.shapes import array, count, record
 from glassloop.models.sse import SSEEvent
 from glassloop.models.think_tags import ThinkTags
@@ -50,10 +50,13 @@ class ChatReplyReader:
         peer: who answers, for error messages.
         provider: the identity under which the reply is kept.
         names: wire names of the tools on offer, with ours.
+        answering: whether one of them is that of the answer, whose arguments are shown as text as they come.
     """
 
-    def __init__(self, peer: Peer, provider: str, names: Mapping[str, str]) -> None:
+    def __init__(self, peer: Peer, provider: str, names: Mapping[str, str], *, answering: bool = False) -> None:
         self.done = False
+        self._answering = answering
+        self._answer = ""
         self._peer = peer
         self._provider = provider
         self._names = names
@@ -178,6 +181,8 @@ class ChatReplyReader:
             elif key == "tool_calls":
                 for entry in array(value) if isinstance(value, list) else [value]:
                     self._calls.add(entry, whole=whole)
+                if self._answering:
+                    self._show_answer(shown)
             elif key in REASONING_FIELDS and isinstance(value, str):
                 self._think(value, key, shown)
             elif key == REASONING_DETAILS:
@@ -211,6 +216,13 @@ class ChatReplyReader:
         if text:
             self._text.append(text)
             shown.append(TextPart(text))
+
+    def _show_answer(self, shown: list[ModelPart]) -> None:
+        """Show what has come of the first call of the answer tool."""
+        said = self._calls.arguments_of(FINAL_ANSWER)
+        if said != self._answer and said.startswith(self._answer):
+            shown.append(TextPart(said[len(self._answer) :]))
+            self._answer = said
 
     def _rest(self) -> Sequence[ModelPart]:
         """What was held back because a tag might have begun there."""

@@ -14,9 +14,10 @@ from glassloop.core.encoding import dumps
 from glassloop.core.errors import ConfigurationError
 from glassloop.core.messages import Media, Message, Reply, SystemMessage, ToolCall, ToolResult, UserMessage
 from glassloop.core.names import wire_name
+from glassloop.models.answers import OPENAI, answer_tool, fitted
 from glassloop.models.chat_reply import REASONING_DETAILS, REASONING_FIELDS
 from glassloop.models.media import IMAGE_TYPES, PDF, Gallery, data_url
-from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec
+from glassloop.models.model import ModelRequest, ModelSettings, OutputSpec, ToolSpec
 from glassloop.models.profiles import Profile
 from glassloop.models.replay import arguments_text, wire_ids
 from glassloop.models.sendable import sendable
@@ -46,7 +47,7 @@ class ChatRenderer:
 
     def names(self, request: ModelRequest) -> Mapping[str, str]:
         """Wire names of the tools on offer, with ours."""
-        return self._toolbox.pack(request.tools).names
+        return self._toolbox.pack(self._offered(request)).names
 
     def body(self, request: ModelRequest) -> bytes:
         """The request's body; always a history that the server accepts."""
@@ -56,10 +57,32 @@ class ChatRenderer:
         fragments = self._messages(messages) or [_NOTHING_SAID]
         if instructions:
             fragments.insert(0, _system(self._profile.system_role, instructions))
-        tools = self._toolbox.pack(request.tools, request.settings.extra.get("tools"))
+        tools = self._toolbox.pack(self._offered(request), request.settings.extra.get("tools"))
         settings = dumps(self._settings(request, bool(tools.encoded)))[:-1]
         head = [settings, b',"tools":[', tools.encoded, b"]"] if tools.encoded else [settings]
         return b"".join([*head, b',"messages":[', b",".join(fragments), b"]}"])
+
+    def _offered(self, request: ModelRequest) -> Sequence[ToolSpec]:
+        """The tools on offer, that of the answer among them where the server cannot constrain its reply."""
+        if request.output is None or self._constrains(request):
+            return request.tools
+        return (*request.tools, answer_tool(request.output))
+
+    def _constrains(self, request: ModelRequest) -> bool:
+        """Whether the server is asked to constrain its reply to the schema of the answer."""
+        if request.output is None or request.output.mode != "auto":
+            return request.output is not None and request.output.mode == "native"
+        has_tools = bool(request.tools or request.settings.extra.get("tools"))
+        return self._profile.json_schema == "always" or (self._profile.json_schema == "without_tools" and not has_tools)
+
+    def _format(self, output: OutputSpec) -> dict[str, Any]:
+        strict = fitted(output.schema, OPENAI) if self._profile.strict_schema else None
+        wanted: dict[str, Any] = {"name": "answer", "schema": output.schema if strict is None else strict}
+        if output.description:
+            wanted["description"] = output.description
+        if self._profile.strict_schema:
+            wanted["strict"] = strict is not None
+        return {"type": "json_schema", "json_schema": wanted}
 
     def _settings(self, request: ModelRequest, with_tools: bool) -> dict[str, Any]:
         asked, profile = request.settings, self._profile
@@ -81,6 +104,8 @@ class ChatRenderer:
             fields["parallel_tool_calls"] = asked.parallel_tool_calls
         if with_tools and asked.tool_choice is not None:
             fields["tool_choice"] = _choice(asked.tool_choice)
+        if request.output is not None and self._constrains(request):
+            fields["response_format"] = self._format(request.output)
         if "messages" in asked.extra:
             raise ConfigurationError("ModelSettings(extra=...) must not hold 'messages'; pass history= to the run.")
         return {**fields, **{key: value for key, value in asked.extra.items() if key != "tools"}}

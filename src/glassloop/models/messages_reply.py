@@ -11,7 +11,7 @@ from glassloop.core.messages import Opaque, Part, Reply, StopReason, Text, Think
 from glassloop.core.usage import Usage
 from glassloop.models.decoding import decoded, mended
 from glassloop.models.failures import Peer, error_failure, not_a_reply
-from glassloop.models.model import ModelPart, TextPart, ThinkingPart
+from glassloop.models.model import FINAL_ANSWER, ModelPart, TextPart, ThinkingPart
 from glassloop.models.shapes import array, count, record
 from glassloop.models.sse import SSEEvent
 
@@ -56,10 +56,12 @@ class MessagesReplyReader:
         peer: who answers, for error messages.
         provider: the identity under which the reply is kept.
         names: wire names of the tools on offer, with ours.
+        answering: whether one of them is that of the answer, whose arguments are shown as text as they come.
     """
 
-    def __init__(self, peer: Peer, provider: str, names: Mapping[str, str]) -> None:
+    def __init__(self, peer: Peer, provider: str, names: Mapping[str, str], *, answering: bool = False) -> None:
         self.done = False
+        self._answering = answering
         self._peer = peer
         self._provider = provider
         self._names = names
@@ -177,7 +179,10 @@ class MessagesReplyReader:
             case "signature_delta":
                 block.fields["signature"] = str(block.fields.get("signature") or "") + str(delta.get("signature") or "")
             case "input_json_delta":
-                block.json.append(str(delta.get("partial_json") or ""))
+                piece = str(delta.get("partial_json") or "")
+                block.json.append(piece)
+                if piece and self._answering and block.fields.get("name") == FINAL_ANSWER:
+                    return (TextPart(piece),)
             case _:
                 pass
         return _NOTHING

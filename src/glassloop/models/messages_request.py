@@ -25,6 +25,7 @@ from glassloop.core.messages import (
     UserMessage,
 )
 from glassloop.core.names import wire_name
+from glassloop.models.answers import ANTHROPIC, answer_tool, fitted
 from glassloop.models.media import IMAGE_TYPES, PDF, Gallery, base64_of, placeholder
 from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec
 from glassloop.models.replay import arguments_object, wire_ids
@@ -55,9 +56,11 @@ class MessagesRenderer:
         model: the model's name.
         provider: the identity under which replies of this server are kept.
         caching: whether to mark what should be cached.
+        constrains: whether the server knows `output_config.format`.
     """
 
-    def __init__(self, model: str, provider: str, caching: bool) -> None:
+    def __init__(self, model: str, provider: str, caching: bool, constrains: bool = False) -> None:
+        self._constrains = constrains
         self._model = model
         self._provider = provider
         self._caching = caching
@@ -66,20 +69,23 @@ class MessagesRenderer:
 
     def names(self, request: ModelRequest) -> Mapping[str, str]:
         """Wire names of the tools on offer, with ours."""
-        return self._toolbox.pack(request.tools).names
+        return self._toolbox.pack(self._offered(request, self._format(request))).names
 
     def body(self, request: ModelRequest) -> bytes:
         """The request's body; always a history that the server accepts."""
         messages = sendable(request.messages)
         system = [text for text in (request.instructions, *_system_texts(messages)) if text.strip()]
         turns = self._turns(messages)
-        tools = self._toolbox.pack(request.tools, request.settings.extra.get("tools")).encoded
+        format_ = self._format(request)
+        tools = self._toolbox.pack(self._offered(request, format_), request.settings.extra.get("tools")).encoded
         stand_ins = b"" if tools else _stand_ins(messages)
         if self._caching:
             _mark_last_block(turns, -1)
             _mark_last_block(turns, -3)
             tools = tools if system or not tools else tools[:-1] + _MARK
         fields = self._settings(request, bool(tools), _may_think(turns))
+        if format_ is not None:
+            fields["output_config"] = {**fields.get("output_config", {}), "format": format_}
         if system:
             fields["system"] = _system_blocks(system) if self._caching else "\n\n".join(system)
         if stand_ins:
@@ -90,6 +96,20 @@ class MessagesRenderer:
         tools = tools or stand_ins
         head = [dumps(fields)[:-1], b',"tools":[', tools, b"]"] if tools else [dumps(fields)[:-1]]
         return b"".join([*head, b',"messages":[', joined, b"]}"])
+
+    def _format(self, request: ModelRequest) -> dict[str, Any] | None:
+        """What constrains the reply to the schema of the answer; None where nothing can, or is to."""
+        output = request.output
+        if output is None or output.mode == "tool" or (output.mode == "auto" and not self._constrains):
+            return None
+        schema = fitted(output.schema, ANTHROPIC)
+        return None if schema is None else {"type": "json_schema", "schema": schema}
+
+    def _offered(self, request: ModelRequest, format_: object) -> Sequence[ToolSpec]:
+        """The tools on offer, that of the answer among them where nothing constrains the reply."""
+        if request.output is None or format_ is not None:
+            return request.tools
+        return (*request.tools, answer_tool(request.output))
 
     def _settings(self, request: ModelRequest, with_tools: bool, may_think: bool) -> dict[str, Any]:
         asked = request.settings

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 from glassloop.core.messages import Message, Reply
+
+FINAL_ANSWER = "final_answer"
+"""The tool whose arguments are the answer, and the action that gives it: no tool of an agent that has a typed output
+may have this name."""
+
+ToolMode = Literal["native", "schema", "auto"]
+OutputMode = Literal["auto", "native", "tool"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +32,22 @@ class ToolSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class OutputSpec:
+    """What the final answer of a model must be.
+
+    Args:
+        schema: JSON Schema of the answer, an object. Never mutated by anybody.
+        mode: `native` where the server constrains its reply to the schema, `tool` where the answer is the arguments of
+            the tool `final_answer`; `auto` lets what is known of the server decide.
+        description: what the answer is, for the model.
+    """
+
+    schema: Mapping[str, Any]
+    mode: OutputMode = "auto"
+    description: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class ModelSettings:
     """How to sample; None leaves a setting to the provider.
 
@@ -40,6 +63,9 @@ class ModelSettings:
         extra: fields put into the request body as they are.
         timeout: seconds for one attempt.
         price: USD per million tokens (input, output), where the price list does not know the model.
+        tool_mode: how tools travel: `native`; `schema`, as a reply that a JSON Schema constrains, for models and
+            servers that call tools badly or not at all (`glassloop.models.schema_mode`); `auto`, native until the model
+            writes a call as text.
     """
 
     max_tokens: int | None = None
@@ -53,6 +79,7 @@ class ModelSettings:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     timeout: float = 300.0
     price: tuple[float, float] | None = None
+    tool_mode: ToolMode = "native"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +92,8 @@ class ModelRequest:
         tools: the tools on offer; sent with every call.
         settings: how to sample.
         stream: whether parts are wanted as they come; a provider may then answer in one piece all the same.
+        output: what the final answer must be; None for a text. A model may give it as text or as a call of the tool
+            `final_answer`.
     """
 
     messages: Sequence[Message]
@@ -72,6 +101,7 @@ class ModelRequest:
     tools: Sequence[ToolSpec] = ()
     settings: ModelSettings = ModelSettings()
     stream: bool = False
+    output: OutputSpec | None = None
 
 
 @dataclass(frozen=True, slots=True)

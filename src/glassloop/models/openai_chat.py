@@ -9,8 +9,9 @@ from glassloop.models.chat_reply import ChatReplyReader
 from glassloop.models.chat_request import ChatRenderer
 from glassloop.models.endpoints import bearer, endpoint, join_url
 from glassloop.models.exchange import exchange
-from glassloop.models.model import ModelPart, ModelRequest
+from glassloop.models.model import FINAL_ANSWER, ModelPart, ModelRequest
 from glassloop.models.profiles import Profile, as_profile
+from glassloop.models.schema_mode import through_schema
 from glassloop.models.transport import Transport, host_of
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -73,6 +74,13 @@ class OpenAIChat:
         Raises:
             ModelError: the request failed.
         """
-        reader = ChatReplyReader(self._endpoint.peer, self._provider, self._renderer.names(request))
+        if request.settings.tool_mode == "schema":
+            return through_schema(request, self._ask)
+        return self._ask(request)
+
+    def _ask(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+        names = self._renderer.names(request)
+        answering = request.output is not None and FINAL_ANSWER in names
+        reader = ChatReplyReader(self._endpoint.peer, self._provider, names, answering=answering)
         body = self._renderer.body(request)
         return exchange(self._endpoint, body, reader, stream=request.stream, timeout=request.settings.timeout)

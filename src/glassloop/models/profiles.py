@@ -27,6 +27,9 @@ class Profile:
         image_bytes: base64 characters of images and files in one request; the newest are kept.
         short_call_ids: call ids are nine letters or digits.
         effort_field: the field for an effort of thinking.
+        json_schema: whether `response_format` with a `json_schema` constrains replies: `always`, `without_tools` (where
+            a request with both would never call a tool, as at Ollama and llama.cpp), or `never`.
+        strict_schema: whether the schema must be in OpenAI's strict form, in which every property is required.
     """
 
     strict_alternation: bool = False
@@ -41,15 +44,24 @@ class Profile:
     image_bytes: int = 6_000_000
     short_call_ids: bool = False
     effort_field: str | None = "reasoning_effort"
+    json_schema: Literal["always", "without_tools", "never"] = "without_tools"
+    strict_schema: bool = False
 
 
 PROFILES: Mapping[str, Profile] = {
     "default": Profile(),
-    "openai": Profile(max_tokens_field="max_completion_tokens", files=True, echo_reasoning=False),
-    "deepseek": Profile(images=False, missing_reasoning=""),
+    "openai": Profile(
+        max_tokens_field="max_completion_tokens",
+        files=True,
+        echo_reasoning=False,
+        json_schema="always",
+        strict_schema=True,
+    ),
+    "deepseek": Profile(images=False, missing_reasoning="", json_schema="never"),
     "mistral": Profile(usage_in_stream=False, short_call_ids=True, echo_reasoning=False, effort_field=None),
-    "moonshot": Profile(missing_reasoning=" "),
-    "openrouter": Profile(files=True),
+    "moonshot": Profile(missing_reasoning=" ", json_schema="never"),
+    "openrouter": Profile(files=True, json_schema="never"),
+    "no-json-schema": Profile(json_schema="never"),
     "strict-alternation": Profile(strict_alternation=True),
 }
 """Profiles by name; any other server gets `default`."""
@@ -62,6 +74,11 @@ _NAME_OF_HOST: Mapping[str, str] = {
     "api.moonshot.ai": "moonshot",
     "api.moonshot.cn": "moonshot",
     "openrouter.ai": "openrouter",
+    "api.groq.com": "no-json-schema",
+    "dashscope.aliyuncs.com": "no-json-schema",
+    "dashscope-intl.aliyuncs.com": "no-json-schema",
+    "api.z.ai": "no-json-schema",
+    "open.bigmodel.cn": "no-json-schema",
 }
 
 

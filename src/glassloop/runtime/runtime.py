@@ -41,6 +41,7 @@ from glassloop.runtime.approvals import ApprovalProblem, check, check_edit
 from glassloop.runtime.engine import Engine, InlineEngine
 from glassloop.runtime.watching import Hub
 from glassloop.stores import Store, open_configured
+from glassloop.tree import with_below
 
 Deps = Callable[[Identity], Any]
 
@@ -196,7 +197,8 @@ class Runtime:
             return None
         state = fold(events)
         values = {done.call_id: await self._value(done.value) for _, done in state.executions if done.value is not None}
-        return result_of(state, values)
+        result, runs = await with_below(self.store, result_of(state, values)), self._known.get(state.agent)
+        return result if runs is None else runs.completed(result)
 
     async def row(self, run_id: str) -> RunRow | None:
         """A run's line in lists."""
@@ -359,19 +361,19 @@ class Runtime:
             self._engine.submit(self._stranded.pop())
         here = self._engine.driving()
         known: dict[str, bool] = {}
-        for agent in self._known:
-            for row in await self._open_runs(agent):
-                root = root_of(row.id)
-                if row.status == "cancelling" and root in here:
-                    self._engine.cancel(root)
-                elif root not in here and await self._nobody_drives(row.owner, known):
-                    self._engine.submit(root)
+        for row in await self._open_runs():
+            root = root_of(row.id)
+            if row.status == "cancelling" and root in here:
+                self._engine.cancel(root)
+            elif root not in here and await self._nobody_drives(row.owner, known):
+                self._engine.submit(root)
 
-    async def _open_runs(self, agent: str) -> list[RunRow]:
+    async def _open_runs(self) -> list[RunRow]:
+        """Those of agents that are known here, and any that are below another run: whose tree it is, its root tells."""
         rows: list[RunRow] = []
         for status in ("running", "cancelling"):
-            rows += await self.store.journal.runs(RunFilter(agent=agent, status=status, limit=10_000))
-        return rows
+            rows += await self.store.journal.runs(RunFilter(status=status, limit=10_000))
+        return [row for row in rows if row.agent in self._known or root_of(row.id) != row.id]
 
     async def _nobody_drives(self, owner: str | None, known: dict[str, bool]) -> bool:
         """Whether a run was never driven, its driver let go, or its process has ended; each is looked up once."""

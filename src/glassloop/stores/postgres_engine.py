@@ -19,7 +19,7 @@ from glassloop.stores.loop_thread import LoopThread
 from glassloop.stores.postgres_address import Address
 from glassloop.stores.postgres_errors import DATABASE_ERRORS, CutOff, explain, is_cut_off, may_repeat
 from glassloop.stores.postgres_line import Line
-from glassloop.stores.postgres_schema import STORE, Schema, check_server, is_current, migrate
+from glassloop.stores.postgres_schema import STORE, Schema, check_server, is_current, migrate, rows_of
 from glassloop.stores.postgres_wire import connect
 
 T = TypeVar("T")
@@ -200,6 +200,6 @@ class _Server:
 
 def _look(schema: Schema, connection: Connection) -> bool:
     names = ("server_version_num", "server_encoding", "transaction_read_only")
-    version, encoding, read_only = connection.execute(select(*map(func.current_setting, names))).one()
+    [(version, encoding, read_only)] = rows_of(connection.execute(select(*map(func.current_setting, names))))
     check_server(int(version), encoding, read_only=read_only == "on")
     return is_current(schema, connection)

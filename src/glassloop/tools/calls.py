@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from glassloop.core.messages import Part, Reply, ToolCall
+from glassloop.models.answers import with_answers_as_text
+from glassloop.models.model import OutputSpec
 from glassloop.tools.toolset import ToolIndex
 
 CUT_OFF = (
@@ -14,12 +16,14 @@ CUT_OFF = (
 CUT_OFF_SHORT = "Not run: your reply was cut off by the limit of output tokens."
 
 
-def prepare_calls(reply: Reply, index: ToolIndex, most: int) -> Reply:
-    """The reply as it is recorded: canonical tool names, at most `most` calls.
+def prepare_calls(reply: Reply, index: ToolIndex, most: int, output: OutputSpec | None = None) -> Reply:
+    """The reply as it is recorded: canonical tool names, at most `most` calls, an answer given by its tool as text.
 
     A reply that was cut off by its output limit has none of its calls run: the last one may be half-written, and the
     rest is half a plan.
     """
+    if output is not None:
+        reply = with_answers_as_text(reply)
     if not reply.calls:
         return reply
     parts: list[Part] = []

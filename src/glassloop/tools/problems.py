@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 _MOST_PROBLEMS = 8
 _MOST_CHARACTERS = 1_500
 _MOST_EACH = 300
+_MOST_SAID = 1_000  # by a validator in its own words
 _MOST_ALTERNATIVES = 3
 _SHOWN_NAME = 60
 _ECHO = 12  # characters of an input that, found again in a validator's own message, are taken out of it
@@ -57,14 +58,17 @@ class ArgumentsError(ToolError):
 
 
 def _message(tool: str, problems: Sequence[Problem]) -> str:
-    head = f"{tool} was not run: its arguments are not valid."
     whole = any(not problem.path for problem in problems)
     how = "all of them in one JSON object" if whole else "these corrected and the rest as before"
-    tail = f"Call {tool} again with {how}."
+    return listed(f"{tool} was not run: its arguments are not valid.", problems, f"Call {tool} again with {how}.")
+
+
+def listed(head: str, problems: Sequence[Problem], tail: str, each: int = _MOST_EACH) -> str:
+    """The problems, a line of at most `each` characters for each and not too many, between two sentences."""
     room = _MOST_CHARACTERS - len(head) - len(tail) - 40
     lines: list[str] = []
     for problem in problems[:_MOST_PROBLEMS]:
-        line = _cut(f"- {problem.path}: {problem.text}" if problem.path else f"- {problem.text}", _MOST_EACH)
+        line = _cut(f"- {problem.path}: {problem.text}" if problem.path else f"- {problem.text}", each)
         room -= len(line) + 1
         if room < 0:
             break
@@ -186,7 +190,7 @@ def _without_echo(text: str, value: Any) -> str:
     spelled = value if isinstance(value, str) else ""
     if len(spelled) >= _ECHO and spelled in text:
         text = text.replace(spelled, "(the value)")
-    return _cut(text, 200) or "is not valid"
+    return _cut(text, _MOST_SAID) or "is not valid"
 
 
 def _got(path: tuple[Any, ...], arguments: Any) -> str:

@@ -18,13 +18,16 @@ from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import core_schema, to_jsonable_python
 
-from glassloop.core.errors import ToolDefinitionError
+from glassloop.core.errors import ConfigurationError, ToolDefinitionError
 from glassloop.core.schema import Schema
 from glassloop.tools.lean import lean
 from glassloop.tools.signature import REQUIRED, Callee, Parameter, ParameterKind
 
 ValidateJson = Callable[[str | bytes], dict[str, Any]]
 """From the JSON of the arguments to the function's keyword arguments; raises `pydantic_core.ValidationError`."""
+
+VALUE = "result"
+"""The name of a value that stands alone, where there must be an object."""
 
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, val_json_bytes="base64", ser_json_bytes="base64")
 
@@ -66,6 +69,23 @@ def arguments_of(callee: Callee, descriptions: Mapping[str, str]) -> Arguments:
             properties[one.name] = _with_default(properties[one.name], one.default)
     rest = {key: value for key, value in schema.items() if key not in ("type", "properties")}
     return Arguments({"type": "object", "properties": properties, **rest}, adapter.validator.validate_json)
+
+
+def value_of(annotation: Any) -> Arguments:
+    """Schema and validator of one value, as the one argument `result`.
+
+    Raises:
+        ConfigurationError: the type has no JSON form.
+    """
+    try:
+        adapter = _adapter({VALUE: _current(annotation)})
+        schema = lean(adapter.json_schema(schema_generator=_Generator))
+    except _BAD_TYPE as error:
+        raise ConfigurationError(
+            f"A model cannot be asked for an output of type {_spelled(annotation)} ({_reason(error)}). Use a type with "
+            "a JSON form: a plain type, pydantic model, dataclass or TypedDict."
+        ) from error
+    return Arguments({"type": "object", **schema}, adapter.validator.validate_json)
 
 
 _BAD_TYPE = (PydanticUserError, PydanticSchemaGenerationError, NameError, TypeError, ValueError, AttributeError)
