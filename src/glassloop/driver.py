@@ -157,10 +157,8 @@ async def _answers(store: Store, state: State, decisions: Mapping[str, Decision 
     Raises:
         ConfigurationError: an approval that the run does not wait for.
     """
-    held = (
-        asked for asked in state.asked.values() if asked.mode != "defer"
-    )  # which runs by itself, where it is decided
-    waiting = {asked.approval_id for asked in held} - state.decided.keys()
+    # a deferred call runs by itself, where it is decided
+    waiting = {asked.approval_id for asked in state.asked.values() if asked.mode != "defer"} - state.decided.keys()
     answers: list[ApprovalDecided] = []
     for approval_id, decision in decisions.items():
         answer, recorded = decided(approval_id, decision), state.decided.get(approval_id)

@@ -15,7 +15,7 @@ from glassloop.cli.checks import Check, diagnose
 from glassloop.testing import ModelServer, say
 
 if TYPE_CHECKING:
-    from tests.cli.conftest import Ended, Inside
+    from tests.cli.conftest import Cli, Ended, Inside
 
 KEY = "sk-0123456789abcdefghijklmnopqrst9876"
 
@@ -71,6 +71,10 @@ def test_nothing_configured_is_no_problem(inside: Inside) -> None:
     assert {line.split()[0] for line in lines} == {"ok", "missing"}
     assert all(line.endswith(".") for line in lines)
     assert not list(inside.folder.glob("*.db*"))
+
+
+def test_a_terminal_shows_the_marks_in_colour(cli: Cli) -> None:
+    assert "\x1b[32mok      \x1b[0mGlassloop" in cli.terminal("doctor", TERM="xterm").expect("Python ")
 
 
 def test_json(inside: Inside) -> None:

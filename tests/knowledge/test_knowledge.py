@@ -7,7 +7,10 @@ import logging
 import sqlite3
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
+import asyncpg
 import pytest
 
 from glassloop.core.encoding import digest
@@ -330,6 +333,28 @@ async def test_a_server_that_is_down() -> None:
         async with Knowledge("postgresql://ann:s3cret@127.0.0.1:1/x"):
             pass
     assert "s3cret" not in str(caught.value)
+
+
+async def test_a_server_without_pgvector_says_so_at_start(postgres_url: str) -> None:
+    connection: Any = await asyncpg.connect(postgres_url)
+    await connection.execute(
+        "CREATE SCHEMA bare; CREATE VIEW bare.pg_available_extensions AS SELECT '' AS name;"
+        f'ALTER DATABASE "{urlsplit(postgres_url).path[1:]}" SET search_path = bare, pg_catalog, public'
+    )
+    await connection.close()
+    async with Knowledge(postgres_url) as knowledge:
+        await put(knowledge, "a.md", "apples")
+        assert await texts(knowledge, "apples") == ["apples"]
+    with pytest.raises(ConfigurationError, match=r"no pgvector: install it .* or unset EMBEDDING_MODEL"):
+        async with Knowledge(postgres_url, embeddings=HashedWords()):
+            pass
+
+
+def test_one_object_serves_several_event_loops(url: str) -> None:
+    knowledge = Knowledge(url)
+    asyncio.run(put(knowledge, "a.md", "apples"))
+    assert asyncio.run(texts(knowledge, "apples")) == ["apples"]
+    asyncio.run(knowledge.close())
 
 
 async def test_the_file_of_a_store(tmp_path: Path) -> None:

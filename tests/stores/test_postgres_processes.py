@@ -14,7 +14,7 @@ from dataclasses import replace
 import pytest
 
 from children import end, hear, kill, pipe
-from glassloop.core.errors import Fenced, StoreError
+from glassloop.core.errors import Conflict, Fenced, StoreError
 from glassloop.core.messages import UserMessage
 from glassloop.journal.ledger import InDoubt, InFlight, Yours
 from glassloop.memory.session import SessionBusy
@@ -82,6 +82,22 @@ async def test_of_two_processes_exactly_one_wins_each_position(store: Store, sta
     won = await asyncio.gather(*map(end, racers))
     assert sum(map(int, won)) == 20
     assert [event.seq for event in await store.journal.read("run_1")] == list(range(1, 22))
+
+
+async def test_of_many_writers_whose_connections_are_open_one_wins(store: Store, url: str) -> None:
+    async with open_store(url) as other:
+        both = [store, other] * 5
+        others = [one.journal.append(f"other_{n}", [started("")], after=0, epoch=1) for n, one in enumerate(both)]
+        await asyncio.gather(*others)
+        await store.journal.append("run_1", [started("run_1"), claimed("run_1", 1)], after=0, epoch=1)
+        for last in range(2, 12):
+            claims = [
+                one.journal.append("run_1", [claimed("run_1", last, f"{n}")], after=last, epoch=last)
+                for n, one in enumerate(both)
+            ]
+            outcomes = await asyncio.gather(*claims, return_exceptions=True)
+            assert outcomes.count(last + 1) == 1
+            assert sum(isinstance(outcome, Conflict | Fenced) for outcome in outcomes) == 9
 
 
 async def test_runs_begun_at_once_under_one_id_are_one(store: Store, url: str) -> None:
@@ -285,6 +301,16 @@ async def test_a_process_on_another_machine_lives_as_long_as_its_lease(store: St
     assert await store.liveness.alive(str(ELSEWHERE)) is True
     elsewhere(execute, -1)
     assert await store.is_gone(str(ELSEWHERE))
+
+
+async def test_a_process_killed_on_this_machine_is_gone_at_once(store: Store, start: Start, execute: Execute) -> None:
+    holder = start(HOLD_SESSION, "run_1")
+    await hear(holder)
+    owner = execute("SELECT process FROM glassloop_session_locks")
+    assert await store.liveness.alive(owner) is True
+    await kill(holder)
+    assert execute(f"SELECT until > now() FROM glassloop_processes WHERE process = '{owner}'") == "t"
+    assert await store.is_gone(owner)
 
 
 async def test_whoever_writes_renews_its_lease(store: Store, execute: Execute, monkeypatch: pytest.MonkeyPatch) -> None:

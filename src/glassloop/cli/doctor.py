@@ -32,10 +32,11 @@ def doctor(
     is no problem.
     """
     import os
+    import sys
     from dataclasses import asdict
 
     from glassloop.cli.checks import diagnose
-    from glassloop.cli.output import print_json, use_colour, write
+    from glassloop.cli.output import print_json, use_colour
 
     checks = diagnose(store, os.environ)
     healthy = all(check.mark != "problem" for check in checks)
@@ -43,10 +44,12 @@ def doctor(
         print_json({"ok": healthy, "checks": [asdict(check) for check in checks]})
     else:
         colour = use_colour(no_color)
-        write("".join(_line(check, colour) for check in checks))
+        sys.stdout.write("".join(_line(check, colour) for check in checks))
     return OK if healthy else FAILED
 
 
 def _line(check: Check, colour: bool) -> str:
-    mark = f"{check.mark:<8}"
-    return f"\x1b[{_COLOURS[check.mark]}m{mark}\x1b[0m{check.message}\n" if colour else f"{mark}{check.message}\n"
+    from glassloop.cli.printable import printable
+
+    mark, said = f"{check.mark:<8}", printable(check.message)
+    return f"\x1b[{_COLOURS[check.mark]}m{mark}\x1b[0m{said}\n" if colour else f"{mark}{said}\n"

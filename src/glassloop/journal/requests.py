@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from pydantic import TypeAdapter
 
 from glassloop.core.encoding import dumps
 from glassloop.core.events import ModelRequested
-from glassloop.core.messages import Message
+from glassloop.core.messages import Message, ToolResult
 from glassloop.journal.journal import Journal
 from glassloop.journal.moves import AskModel, Summarize
 from glassloop.journal.recorder import Recorder
@@ -108,7 +109,7 @@ async def _request(journal: Journal, asked: ModelRequested, conversation: list[M
     messages: list[Message] = []
     for item in asked.view:
         if isinstance(item, str):
-            messages.append(await _content(journal, item, Message))
+            messages.append(await _placed(journal, item, conversation))
         else:
             messages += conversation[item[0] : item[1]]
     return ModelRequest(
@@ -119,6 +120,16 @@ async def _request(journal: Journal, asked: ModelRequested, conversation: list[M
         stream=asked.stream,
         output=None if asked.output is None else await _content(journal, asked.output, OutputSpec),
     )
+
+
+async def _placed(journal: Journal, key: str, conversation: Sequence[Message]) -> Message:
+    """A message that stood in the place of another, which has its images and files."""
+    message: Message = await _content(journal, key, Message)
+    if isinstance(message, ToolResult) and message.media:
+        results = (each for each in conversation if isinstance(each, ToolResult))
+        whole = {media.digest: media for each in results for media in each.media}
+        message = replace(message, media=tuple(whole.get(media.digest, media) for media in message.media))
+    return message
 
 
 async def _content(journal: Journal, key: str, kind: Any) -> Any:

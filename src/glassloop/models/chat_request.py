@@ -21,6 +21,7 @@ from glassloop.models.model import ModelRequest, ModelSettings, OutputSpec, Tool
 from glassloop.models.profiles import Profile
 from glassloop.models.replay import arguments_text, wire_ids
 from glassloop.models.sendable import sendable
+from glassloop.models.tool_words import answer_words
 from glassloop.models.toolbox import Toolbox, object_schema
 from glassloop.models.views import BEGINNING, alternating, media_after_results
 
@@ -51,7 +52,7 @@ class ChatRenderer:
 
     def body(self, request: ModelRequest) -> bytes:
         """The request's body; always a history that the server accepts."""
-        instructions, messages = request.instructions, sendable(request.messages)
+        instructions, messages = self._instructions(request), sendable(request.messages)
         if self._profile.strict_alternation:
             messages, instructions = alternating(media_after_results(messages), instructions)
         fragments = self._messages(messages) or [_NOTHING_SAID]
@@ -61,6 +62,12 @@ class ChatRenderer:
         settings = dumps(self._settings(request, bool(tools.encoded)))[:-1]
         head = [settings, b',"tools":[', tools.encoded, b"]"] if tools.encoded else [settings]
         return b"".join([*head, b',"messages":[', b",".join(fragments), b"]}"])
+
+    def _instructions(self, request: ModelRequest) -> str:
+        output = request.output
+        if output is None or output.told or self._profile.strict_schema or not self._constrains(request):
+            return request.instructions
+        return f"{request.instructions}\n\n{answer_words(output)}".strip()
 
     def _offered(self, request: ModelRequest) -> Sequence[ToolSpec]:
         """The tools on offer, that of the answer among them where the server cannot constrain its reply."""

@@ -40,11 +40,13 @@ class OutputSpec:
         mode: `native` where the server constrains its reply to the schema, `tool` where the answer is the arguments of
             the tool `final_answer`; `auto` lets what is known of the server decide.
         description: what the answer is, for the model.
+        told: whether the instructions say already what the answer must be.
     """
 
     schema: Mapping[str, Any]
     mode: OutputMode = "auto"
     description: str = ""
+    told: bool = False
 
 
 @dataclass(frozen=True, slots=True)

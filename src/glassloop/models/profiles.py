@@ -29,7 +29,8 @@ class Profile:
         effort_field: the field for an effort of thinking.
         json_schema: whether `response_format` with a `json_schema` constrains replies: `always`, `without_tools` (where
             a request with both would never call a tool, as at Ollama and llama.cpp), or `never`.
-        strict_schema: whether the schema must be in OpenAI's strict form, in which every property is required.
+        strict_schema: whether the schema must be in OpenAI's strict form, in which every property is required, and the
+            model is shown it; elsewhere it stands in the instructions, too.
     """
 
     strict_alternation: bool = False

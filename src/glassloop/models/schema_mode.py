@@ -109,12 +109,12 @@ class Plan:
     def request(self) -> ModelRequest:
         """The request without tools, whose reply a schema constrains."""
         asked = self.asked
-        told = tool_words(self._offered(), self.answer, several=self._several, typed=asked.output is not None)
+        told = tool_words(self._offered(), self.answer, several=self._several, output=asked.output)
         instructions = f"{asked.instructions}\n\n{told}" if asked.instructions else told
         messages = self._as_text(media_after_results(sendable(asked.messages)))
         turns, instructions = alternating(messages, instructions)
         settings = replace(asked.settings, tool_choice=None, parallel_tool_calls=None, tool_mode="native")
-        output = OutputSpec(self.schema(), "native")
+        output = OutputSpec(self.schema(), "native", told=True)
         return replace(asked, messages=turns, instructions=instructions, tools=(), settings=settings, output=output)
 
     def schema(self) -> Schema:

@@ -7,27 +7,33 @@ from typing import Any, cast
 
 from glassloop.core.encoding import dumps
 from glassloop.core.names import wire_name
-from glassloop.models.model import ToolSpec
+from glassloop.models.model import OutputSpec, ToolSpec
 from glassloop.models.shapes import array, record
 
 _ONE = '- {"next": {"action": "<tool>", "arguments": {...}}} calls a tool. Its result is the next message.'
 _SEVERAL = (
-    '- {"next": [{"action": "<tool>", "arguments": {...}}, ...]} calls one tool, or several side by side. Their results '
-    "are the next message."
+    '- {"next": [{"action": "<tool>", "arguments": {...}}, ...]} calls one tool, or several side by side. '
+    "Their results are the next message."
 )
 _DEEPEST = 4
 
 
-def tool_words(tools: Sequence[ToolSpec], answer: str, *, several: bool, typed: bool) -> str:
+def answer_words(output: OutputSpec) -> str:
+    """What the answer must be, for models whose server constrains their reply without telling them how."""
+    about = f" {output.description}" if output.description else ""
+    return f"Answer with one JSON object that fits this JSON Schema: {dumps(output.schema).decode()}{about}"
+
+
+def tool_words(tools: Sequence[ToolSpec], answer: str, *, several: bool, output: OutputSpec | None) -> str:
     """How to reply, and with what.
 
     Args:
         tools: on offer.
         answer: the action that gives the answer.
         several: whether several tools may be called at once.
-        typed: whether the answer is JSON, not a text.
+        output: what the answer must be; None for a text.
     """
-    what = "{...}" if typed else '"..."'
+    what = '"..."' if output is None else type_words(output.schema)
     reply = f'- {{"next": {{"action": "{answer}", "answer": {what}}}}} answers'
     if not tools:
         return f"Reply with one JSON object and nothing else:\n{reply}."

@@ -158,9 +158,9 @@ class _Life(Generic[R]):
 
     def _run(self) -> None:
         try:
-            with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
-                runner.run(self._serve())
+            self._loop.run_until_complete(self._serve())
         finally:
+            self._loop.close()  # waits for no thread, and starts none: this may be the end of the interpreter
             _running.discard(self)
             self.ended.set_result(None)
 

@@ -113,6 +113,7 @@ class PostgresJournal:
     async def transact(self, run_id: str, work: Transaction, *, after: int, epoch: int) -> tuple[Any, list[Event]]:
         """See `Journal.transact`; `work` gets a `Writing`, whose `transaction` is a SQLAlchemy `Connection`."""
         doing = partial(_transact, run_id, work, after, epoch)
+        self._known.pop(run_id, None)
         try:
             return await self._database.write(doing, topic=topic_of("run", run_id))
         except Raised as raised:

@@ -100,12 +100,15 @@ class Line:
         return connection
 
     async def _serve(self, connection: Wire | None) -> None:
+        told = False
         while not self._closing:
             try:
                 connection = connection or await self._begin()
+                told = False
                 await self._talk(connection)
-            except WIRE_ERRORS as error:
-                _log.warning("%s cannot be listened to at the moment: %s", self._name, error)
+            except Exception as error:  # noqa: BLE001 - whatever happens, without it this process would count as gone
+                _log.log(logging.DEBUG if told else logging.WARNING, "%s: the line broke: %s", self._name, error)
+                told = True
                 if connection is not None:
                     connection.terminate()
                     connection = None

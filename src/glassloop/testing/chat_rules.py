@@ -10,6 +10,7 @@ import re
 from typing import Any, cast
 
 from glassloop.core.encoding import loads
+from glassloop.testing.format_rules import chat_format_violations
 from glassloop.testing.shapes import array, record
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -24,7 +25,7 @@ def chat_violations(body: object) -> list[str]:
         return ["The request body is not a JSON object."]
     request = cast("dict[str, Any]", body)
     model = [] if isinstance(request.get("model"), str) else ["You must provide a model parameter."]
-    return [*model, *_tools(request), *_History().check(request.get("messages"))]
+    return [*model, *_tools(request), *chat_format_violations(request), *_History().check(request.get("messages"))]
 
 
 def _tools(request: dict[str, Any]) -> list[str]:

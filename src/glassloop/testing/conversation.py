@@ -92,6 +92,14 @@ class Conversation:
     headers: Mapping[str, str] = field(repr=False, default_factory=dict[str, str])
 
     @cached_property
+    def schema(self) -> Mapping[str, Any] | None:
+        """The JSON Schema that the reply is to fit (`response_format`, `output_config.format`); None where none is."""
+        wanted = record(record(self.body.get("response_format")).get("json_schema"))
+        if self.wire == "anthropic":
+            wanted = record(record(self.body.get("output_config")).get("format"))
+        return record(wanted.get("schema")) or None
+
+    @cached_property
     def _turn(self) -> int:
         """Where the last user message stands."""
         found = (index for index in range(len(self.messages) - 1, -1, -1) if self.messages[index].role == "user")

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from glassloop.testing.format_rules import messages_format_violations
 from glassloop.testing.seals import Seals
 from glassloop.testing.shapes import array, record
 
@@ -33,7 +34,7 @@ def messages_violations(body: object, headers: Mapping[str, str], seals: Seals, 
     request = cast("dict[str, Any]", body)
     found = [] if "anthropic-version" in headers else ["anthropic-version: header is required"]
     found += [f"{name}: Field required" for name in ("model", "max_tokens", "messages") if name not in request]
-    found += _tools(request)
+    found += _tools(request) + messages_format_violations(request)
     return found + _History(seals).check(request) + _final_thinking(request, thought)
 
 

@@ -21,6 +21,7 @@ from glassloop.testing.embeddings import embedding_answer, embedding_violations
 from glassloop.testing.messages import MessagesWire
 from glassloop.testing.shapes import record
 from glassloop.testing.wire import Wire
+from glassloop.testing.without_tools import ToollessWire
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -86,6 +87,8 @@ class ModelServer:
         script: what to say, request by request, in place of a brain.
         api_key: answer 401 to every other key; None accepts any, and none.
         port: 0 for a free one.
+        tools: False for a server without tools, as for models that were never taught to call: it refuses the field, and
+            holds its replies to the schema of `response_format` (`glassloop.testing.without_tools`).
     """
 
     def __init__(
@@ -95,6 +98,7 @@ class ModelServer:
         script: Sequence[Reaction] | None = None,
         api_key: str | None = None,
         port: int = 0,
+        tools: bool = True,
     ) -> None:
         if (brain is None) == (script is None):
             raise ConfigurationError("ModelServer needs a brain or a script, one of the two.")
@@ -103,7 +107,10 @@ class ModelServer:
         self._brain = brain or self._next_of_script
         self._api_key = api_key
         self._port = port
-        self._wires: dict[str, Wire] = {"/chat/completions": ChatWire(), "/messages": MessagesWire()}
+        self._wires: dict[str, Wire] = {
+            "/chat/completions": ChatWire() if tools else ToollessWire(),
+            "/messages": MessagesWire(),
+        }
         self._news = threading.Condition()
         self._problem: Exception | None = None
         self._active: set[asyncio.Task[Any]] = set()
