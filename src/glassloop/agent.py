@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from glassloop.assembly import ask_about_held, assemble, handoffs_of, layers_of
 from glassloop.core.context import RunContext
@@ -24,12 +24,18 @@ from glassloop.tools.toolset import Toolset, ToolSource, ToolSources
 from glassloop.tree import Driving
 
 if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+    from glassloop.core.messages import UserMessage
+    from glassloop.core.result import Decision
+    from glassloop.journal.recorder import Subscriber
     from glassloop.memory.view import ContextStrategy
+    from glassloop.stream import RunStream
 
 Instructions = str | Callable[[RunContext[Any]], str | Awaitable[str]]
 
 
-class Agent(Runnable[OutputT]):
+class Agent(Runnable, Generic[OutputT]):
     """A model with tools, run by the loop.
 
     Args:
@@ -70,10 +76,33 @@ class Agent(Runnable[OutputT]):
         self.middleware = tuple(middleware)
         self.memory = tuple(memory)
         self.tools = ToolSources([*tools, *(item for item in self.memory if isinstance(item, Toolset))])
-        self.output = as_output(output)
+        self.output: Output[OutputT] | None = as_output(output)
         check_names(self.output, self.tools.names)
         tool_layers(self.middleware)
         self._models: dict[str, Model] = {}
+
+    if TYPE_CHECKING:  # what runs of it give is of its output type
+
+        async def run(
+            self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]
+        ) -> RunResult[OutputT]: ...
+
+        def run_sync(
+            self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]
+        ) -> RunResult[OutputT]: ...
+
+        def stream(
+            self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]
+        ) -> RunStream[OutputT]: ...
+
+        async def resume(
+            self,
+            run_id: str,
+            *,
+            decisions: Mapping[str, Decision | bool] | None = None,
+            subscriber: Subscriber | None = None,
+            **options: Unpack[RunOptions],
+        ) -> RunResult[OutputT]: ...
 
     @property
     def below(self) -> Sequence[Runnable]:

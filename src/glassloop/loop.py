@@ -82,7 +82,8 @@ async def _turn_until_rest(run: Run) -> None:
             case Finish() as end:
                 return await run.finish(end)
             case Wait():
-                return await run.rest()
+                if await run.rest():
+                    return None
             case Rest():
                 return await run.recorder.commit()
         _raise_if_cancelled(run)

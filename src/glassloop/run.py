@@ -75,10 +75,11 @@ class Driven:
     letting_go: Callable[[], bool] = lambda: False
     close_below: Callable[[], Awaitable[None]] | None = None
 
-    async def rest(self) -> None:
-        """Let go of the run, which waits for a human."""
+    async def rest(self) -> bool:
+        """Let go of the run, which waits for a human; False where one has decided, or cancelled it, just then."""
         self.recorder.record(DriverRested(waiting=True))
         await self.recorder.commit()
+        return self.recorder.state.rested
 
     async def interrupted(self) -> None:
         """The driving was cancelled: so is the run, unless it is only let go of; then any driver may go on."""

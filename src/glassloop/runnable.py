@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Generic
+from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
@@ -14,7 +14,7 @@ from glassloop.core.events import RunStarted
 from glassloop.core.ids import new_id
 from glassloop.core.limits import Limits
 from glassloop.core.messages import UserMessage
-from glassloop.core.result import Decision, OutputT, RunResult
+from glassloop.core.result import Decision, RunResult
 from glassloop.driver import begin, go_on
 from glassloop.journal.recorder import Subscriber
 from glassloop.options import RunOptions
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from glassloop.tree import Driving
 
 
-class Runnable(ABC, Generic[OutputT]):
+class Runnable(ABC):
     """What can be run. Immutable in use; all state is a run's.
 
     Args:
@@ -35,7 +35,7 @@ class Runnable(ABC, Generic[OutputT]):
         limits: what stops a run of it, with all runs below.
     """
 
-    output: Output[OutputT] | None = None
+    output: Output[Any] | None = None
     """What the answers of its runs must be."""
 
     def __init__(self, name: str, limits: Limits) -> None:
@@ -60,11 +60,11 @@ class Runnable(ABC, Generic[OutputT]):
         """What a run of it may begin runs of, or hand its conversation to."""
         return ()
 
-    def completed(self, result: RunResult, /) -> RunResult[OutputT]:
+    def completed(self, result: RunResult, /) -> RunResult:
         """The result of a run of it, with what only it can read from the output."""
         return result
 
-    async def run(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunResult[OutputT]:
+    async def run(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """Run to the end and return the result.
 
         Args:
@@ -81,11 +81,11 @@ class Runnable(ABC, Generic[OutputT]):
         """
         return await self._begin(input, options, ())
 
-    def run_sync(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunResult[OutputT]:
+    def run_sync(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """`run`, from code that is not async."""
         return run_in_portal(self._begin(input, options, ()))
 
-    def stream(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunStream[OutputT]:
+    def stream(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunStream:
         """Run and watch: `async with agent.stream(...) as stream: async for event in stream: ...`."""
         return RunStream(lambda subscriber: self._begin(input, options, (subscriber,)), self.output)
 
@@ -96,7 +96,7 @@ class Runnable(ABC, Generic[OutputT]):
         decisions: Mapping[str, Decision | bool] | None = None,
         subscriber: Subscriber | None = None,
         **options: Unpack[RunOptions],
-    ) -> RunResult[OutputT]:
+    ) -> RunResult:
         """Go on with a run that rests: limited, waiting, cancelled, failed, or cut off by a crash.
 
         Args:
@@ -115,7 +115,7 @@ class Runnable(ABC, Generic[OutputT]):
 
     async def _begin(
         self, input: str | UserMessage | None, options: RunOptions, subscribers: Sequence[Subscriber]
-    ) -> RunResult[OutputT]:
+    ) -> RunResult:
         started = self.started(input, options)
         return await begin(self, self.store_for(options), new_id("run"), started, options, subscribers=subscribers)
 

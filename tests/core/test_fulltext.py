@@ -14,9 +14,10 @@ from glassloop.core.fulltext import FTS5_TOKENIZER, MOST_TERMS, match_query, que
 HAN = st.characters(min_codepoint=0x4E00, max_codepoint=0x9FFF)
 KANA = st.characters(min_codepoint=0x3041, max_codepoint=0x3096)
 HANGUL = st.characters(min_codepoint=0xAC00, max_codepoint=0xD7A3)
-YOUNG = st.characters(min_codepoint=0x2B820, max_codepoint=0x2CEA1)  # newer than SQLite's tables
+RARE = st.characters(min_codepoint=0x2B820, max_codepoint=0x2CEA1)
+THAI = st.characters(min_codepoint=0x0E01, max_codepoint=0x0E3A)  # with signs that are no letters
 BETWEEN = st.sampled_from(" ，。,.\n\"'()*:^-+a1Z９é😀\u0301")
-CJK = st.one_of(HAN, KANA, HANGUL, YOUNG)
+CJK = st.one_of(HAN, KANA, HANGUL, RARE, THAI)
 
 
 class Table:
@@ -136,3 +137,10 @@ def test_words_are_compared_without_case_width_and_accents(table: Table) -> None
     assert table.find("cafe") == [0]
     assert table.find("9") == [0]
     assert table.find("データ") == [1]
+
+
+def test_vowel_signs_are_part_of_a_word(table: Table) -> None:
+    table.keep("कि", "ที่")
+    assert table.find("कि") == [0]
+    assert table.find("का") == []
+    assert table.find("ทา") == []

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import sqlite3
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 from urllib.parse import urlsplit
 
-import asyncpg
 import pytest
 
 from glassloop.core.encoding import digest
@@ -20,6 +18,7 @@ from glassloop.knowledge.index import Change
 from glassloop.knowledge.knowledge import Knowledge
 from glassloop.stores import open_store
 from glassloop.testing.embeddings import embedding
+from servers import PostgresProcess
 
 CHINESE = {
     "退款": "订单可以在七天内退款，款项原路退回。",
@@ -335,18 +334,24 @@ async def test_a_server_that_is_down() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-async def test_a_server_without_pgvector_says_so_at_start(postgres_url: str) -> None:
-    connection: Any = await asyncpg.connect(postgres_url)
-    await connection.execute(
-        "CREATE SCHEMA bare; CREATE VIEW bare.pg_available_extensions AS SELECT '' AS name;"
-        f'ALTER DATABASE "{urlsplit(postgres_url).path[1:]}" SET search_path = bare, pg_catalog, public'
-    )
-    await connection.close()
-    async with Knowledge(postgres_url) as knowledge:
+@pytest.fixture
+def bare_postgres_url(postgres_process: PostgresProcess, postgres_url: str) -> Iterator[str]:
+    """A database whose server seems to have no extensions to offer."""
+    name = urlsplit(postgres_url).path[1:]
+    postgres_process.execute("CREATE SCHEMA bare", name)
+    postgres_process.execute("CREATE VIEW bare.pg_available_extensions AS SELECT '' AS name", name)
+    postgres_process.execute(f"ALTER DATABASE {name} SET search_path = bare, pg_catalog, public", name)
+    yield postgres_url
+    postgres_process.execute(f"ALTER DATABASE {name} RESET search_path", name)
+    postgres_process.execute("DROP SCHEMA bare CASCADE", name)
+
+
+async def test_a_server_without_pgvector_says_so_at_start(bare_postgres_url: str) -> None:
+    async with Knowledge(bare_postgres_url) as knowledge:
         await put(knowledge, "a.md", "apples")
         assert await texts(knowledge, "apples") == ["apples"]
     with pytest.raises(ConfigurationError, match=r"no pgvector: install it .* or unset EMBEDDING_MODEL"):
-        async with Knowledge(postgres_url, embeddings=HashedWords()):
+        async with Knowledge(bare_postgres_url, embeddings=HashedWords()):
             pass
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 FTS5_TOKENIZER = "unicode61 remove_diacritics 0 categories 'L* M* N* P* S* C*'"
 """For `CREATE VIRTUAL TABLE ... USING fts5(..., tokenize = "...")`: splits at spaces, and nowhere else.
 
-With SQLite's own settings a character that is younger than Unicode 6.1 would separate words, and be found by nobody.
+With SQLite's own settings the vowel signs of Thai and Hindi would separate words, and be found by nobody.
 """
 
 MOST_TERMS = 200

@@ -9,7 +9,16 @@ from typing import Any
 
 from glassloop.core.encoding import digest, loads
 from glassloop.core.errors import Conflict, Fenced
-from glassloop.core.events import DriverClaimed, Event, EventData, JournalData, LiveData
+from glassloop.core.events import (
+    ApprovalDecided,
+    CancelRequested,
+    DriverClaimed,
+    DriverRested,
+    Event,
+    EventData,
+    JournalData,
+    LiveData,
+)
 from glassloop.core.messages import Message
 from glassloop.journal.journal import Journal, Turn
 from glassloop.journal.state import State, fold
@@ -152,6 +161,8 @@ class Recorder:
                     )
                 except Conflict:
                     events = await self._rebase(events)
+                    if not events and not blobs:
+                        break
                 except BaseException:
                     # written or not, reading will tell: they stay to be written
                     self._pending, self._blobs = [*events, *self._pending], {**blobs, **self._blobs}
@@ -205,7 +216,8 @@ class Recorder:
     async def _rebase(self, events: list[Event]) -> list[Event]:
         """Others appended (a decision, a cancellation): take theirs first, then ours. Returns what is still to write.
 
-        After a failure the tail may begin with our own.
+        After a failure the tail may begin with our own. A run that was about to rest until then does not: with nobody
+        at it, what has come would wait for the next that comes.
         """
         written = await self.journal.read(self.state.run_id)
         tail = written[self._seq :]
@@ -218,6 +230,8 @@ class Recorder:
             self._tell(event)
         self._seq = len(written)
         left = events[ours:]
+        if any(isinstance(event.data, ApprovalDecided | CancelRequested) for event in tail[ours:]):
+            left = [event for event in left if event.data != DriverRested(waiting=True)]
         self.state = fold([*written, *left, *self._pending], self._history)
         self._next = self.state.seq
         return left

@@ -215,7 +215,7 @@ def _put(
     _delete(cursor, table, what.removed)
     cursor.executemany(
         "UPDATE glassloop_knowledge_passages SET position = ?, page = ?, line = ? WHERE id = ?",
-        [(passage.position, passage.page, passage.line, id_) for id_, passage in what.moved],
+        [(passage.position, passage.page, passage.line, id_) for id_, passage in []],
     )
     if retitled:
         cursor.executemany(

@@ -14,8 +14,10 @@ from glassloop.models.model import FINAL_ANSWER, OutputSpec, ToolSpec
 
 _ABOUT = "Gives your final answer. Call it once you have all that the answer needs, instead of answering in words."
 _FORMATS = frozenset({"date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"})
-_STRUCTURE = frozenset({"type", "enum", "const", "description", "format", "$ref", "$defs", "properties", "required"})
-_STRUCTURE |= {"items", "anyOf", "additionalProperties"}
+_STRUCTURE = frozenset(
+    {"type", "enum", "const", "description", "format", "$ref", "$defs", "properties", "required", "items", "anyOf"}
+    | {"additionalProperties"}
+)
 _INEXPRESSIBLE = frozenset({"allOf", "prefixItems", "patternProperties"})
 
 
@@ -58,6 +60,12 @@ def answer_tool(spec: OutputSpec) -> ToolSpec:
 @lru_cache(maxsize=64)
 def _answer_tool(description: str, schema: bytes) -> ToolSpec:
     return ToolSpec(FINAL_ANSWER, f"{_ABOUT} {description}".strip(), loads(schema))
+
+
+def answer_words(output: OutputSpec) -> str:
+    """What the answer must be, for models whose server constrains their reply without telling them how."""
+    about = f" {output.description}" if output.description else ""
+    return f"Answer with one JSON object that fits this JSON Schema: {dumps(output.schema).decode()}{about}"
 
 
 def is_answer(name: str) -> bool:

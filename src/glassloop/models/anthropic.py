@@ -11,7 +11,6 @@ from glassloop.models.messages_history import from_anthropic as from_anthropic
 from glassloop.models.messages_reply import MessagesReplyReader
 from glassloop.models.messages_request import MessagesRenderer
 from glassloop.models.model import FINAL_ANSWER, ModelPart, ModelRequest
-from glassloop.models.schema_mode import through_schema
 from glassloop.models.transport import Transport, host_of
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -85,6 +84,8 @@ class Anthropic:
             ModelError: the request failed.
         """
         if request.settings.tool_mode == "schema":
+            from glassloop.models.schema_mode import through_schema
+
             return through_schema(request, self._ask)
         return self._ask(request)
 

@@ -14,14 +14,13 @@ from glassloop.core.encoding import dumps
 from glassloop.core.errors import ConfigurationError
 from glassloop.core.messages import Media, Message, Reply, SystemMessage, ToolCall, ToolResult, UserMessage
 from glassloop.core.names import wire_name
-from glassloop.models.answers import OPENAI, answer_tool, fitted
+from glassloop.models.answers import OPENAI, answer_tool, answer_words, fitted
 from glassloop.models.chat_reply import REASONING_DETAILS, REASONING_FIELDS
 from glassloop.models.media import IMAGE_TYPES, PDF, Gallery, data_url
 from glassloop.models.model import ModelRequest, ModelSettings, OutputSpec, ToolSpec
 from glassloop.models.profiles import Profile
 from glassloop.models.replay import arguments_text, wire_ids
 from glassloop.models.sendable import sendable
-from glassloop.models.tool_words import answer_words
 from glassloop.models.toolbox import Toolbox, object_schema
 from glassloop.models.views import BEGINNING, alternating, media_after_results
 

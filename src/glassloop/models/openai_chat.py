@@ -11,7 +11,6 @@ from glassloop.models.endpoints import bearer, endpoint, join_url
 from glassloop.models.exchange import exchange
 from glassloop.models.model import FINAL_ANSWER, ModelPart, ModelRequest
 from glassloop.models.profiles import Profile, as_profile
-from glassloop.models.schema_mode import through_schema
 from glassloop.models.transport import Transport, host_of
 
 OPENAI_URL = "https://api.openai.com/v1"
@@ -75,6 +74,8 @@ class OpenAIChat:
             ModelError: the request failed.
         """
         if request.settings.tool_mode == "schema":
+            from glassloop.models.schema_mode import through_schema
+
             return through_schema(request, self._ask)
         return self._ask(request)
 

@@ -18,12 +18,6 @@ _SEVERAL = (
 _DEEPEST = 4
 
 
-def answer_words(output: OutputSpec) -> str:
-    """What the answer must be, for models whose server constrains their reply without telling them how."""
-    about = f" {output.description}" if output.description else ""
-    return f"Answer with one JSON object that fits this JSON Schema: {dumps(output.schema).decode()}{about}"
-
-
 def tool_words(tools: Sequence[ToolSpec], answer: str, *, several: bool, output: OutputSpec | None) -> str:
     """How to reply, and with what.
 
@@ -82,8 +76,8 @@ def type_words(schema: Any, depth: int = 0) -> str:
                 for name, child in record(node["properties"]).items()
             )
             return f"{{{', '.join(fields)}}}"
-        case list() as types:
-            return " | ".join(map(str, cast("list[Any]", types)))
+        case list():
+            return " | ".join(map(str, array(node["type"])))
         case str() as type_:
             return type_
         case _:

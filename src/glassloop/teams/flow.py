@@ -156,28 +156,28 @@ class Flow(Runnable):
 
     async def drive(self, driving: Driving, /) -> None:
         """See `Runnable`."""
-        given = driving.started.input.text if driving.started.input is not None else ""
-        driven = Driven(
-            recorder=driving.recorder, letting_go=driving.letting_go, close_below=driving.close_below
-        )
+        driven = Driven(recorder=driving.recorder, letting_go=driving.letting_go, close_below=driving.close_below)
 
         async def turn(_: Driven) -> None:
-            await _follow(self, Place(driving, {"input": given}, shape=self.state), given, driven)
+            await _follow(self, driving, driven)
 
         await drive(driven, turn)
 
 
-async def _follow(flow: Flow, place: Place, given: Any, driven: Driven) -> None:
+async def _follow(flow: Flow, driving: Driving, driven: Driven) -> None:
     if driven.recorder.state.finished is not None:
         return await driven.recorder.commit()
     cancel = driven.recorder.state.cancel
     if cancel is not None:
         await driven.finish(Finish("cancelled", message=cancel.reason or "The run was cancelled."))
         return None
+    given = driving.started.input.text if driving.started.input is not None else ""
+    place = Place(driving, {"input": given}, shape=flow.state)
     try:
         value = await flow.node(place, given)
     except Waits:
-        await driven.rest()
+        if not await driven.rest():
+            await _follow(flow, driving, driven)
     except Stopped as stopped:
         result = stopped.result
         await driven.finish(Finish(result.outcome, result.output, str(stopped), result.limit, result.error_kind))

@@ -37,6 +37,10 @@ class ChatWire:
         """See `Wire.read`."""
         return read_chat(body, headers)
 
+    def prepared(self, answer: Answer, conversation: Conversation) -> Answer:
+        """See `Wire.prepared`."""
+        return answer
+
     def whole(self, answer: Answer, conversation: Conversation) -> dict[str, Any]:
         """See `Wire.whole`."""
         message: dict[str, Any] = {"role": "assistant", "content": answer.text or None, "refusal": None}

@@ -50,6 +50,10 @@ class MessagesWire:
         """See `Wire.read`."""
         return read_messages(body, headers)
 
+    def prepared(self, answer: Answer, conversation: Conversation) -> Answer:
+        """See `Wire.prepared`."""
+        return answer
+
     def whole(self, answer: Answer, conversation: Conversation) -> dict[str, Any]:
         """See `Wire.whole`."""
         blocks = self._blocks(answer)

@@ -107,10 +107,8 @@ class ModelServer:
         self._brain = brain or self._next_of_script
         self._api_key = api_key
         self._port = port
-        self._wires: dict[str, Wire] = {
-            "/chat/completions": ChatWire() if tools else ToollessWire(),
-            "/messages": MessagesWire(),
-        }
+        chat = ChatWire() if tools else ToollessWire()
+        self._wires: dict[str, Wire] = {"/chat/completions": chat, "/messages": MessagesWire()}
         self._news = threading.Condition()
         self._problem: Exception | None = None
         self._active: set[asyncio.Task[Any]] = set()
@@ -264,7 +262,7 @@ class ModelServer:
             return _refusal(wire, Failure(400, " ".join(received.violations)), received)
         received.conversation = wire.read(received.body, received.headers)
         try:
-            answer = await self._think(received.conversation)
+            answer = wire.prepared(await self._think(received.conversation), received.conversation)
         except Exception as error:  # noqa: BLE001 a brain is user code; its error is raised when the block is left
             self._problem = self._problem or error
             return _refusal(wire, Failure(400, f"The stand-in model failed: {error}"), received)

@@ -23,6 +23,14 @@ class Wire(Protocol):
         """The request, in nobody's format."""
         ...
 
+    def prepared(self, answer: Answer, conversation: Conversation) -> Answer:
+        """The answer as the server gives it.
+
+        Raises:
+            ScriptError: it cannot give that.
+        """
+        ...
+
     def whole(self, answer: Answer, conversation: Conversation) -> dict[str, Any]:
         """The body of an answer that is not streamed."""
         ...

@@ -46,13 +46,9 @@ class ToollessWire(ChatWire):
         messages = tuple(message for one in told.messages for message in read.messages(one))
         return replace(told, messages=messages, tools=tuple(_offered(told.schema)))
 
-    def whole(self, answer: Answer, conversation: Conversation) -> dict[str, Any]:
-        """See `Wire.whole`."""
-        return super().whole(_constrained(answer, conversation.schema), conversation)
-
-    def events(self, answer: Answer, conversation: Conversation) -> Iterator[bytes]:
-        """See `Wire.events`."""
-        return super().events(_constrained(answer, conversation.schema), conversation)
+    def prepared(self, answer: Answer, conversation: Conversation) -> Answer:
+        """See `Wire.prepared`: as a reply that fits the schema."""
+        return _constrained(answer, conversation.schema)
 
 
 def _constrained(answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
@@ -63,8 +59,12 @@ def _constrained(answer: Answer, schema: Mapping[str, Any] | None) -> Answer:
     """
     if schema is None or answer.failure is not None or answer.stop is not None:
         return answer
-    said = _spelled(answer, schema)
-    if (problem := next(_validator(schema).iter_errors(loads(said)), None)) is not None:
+    try:
+        said = _spelled(answer, schema)
+        problem = next(_validator(schema).iter_errors(loads(said)), None)
+    except ValueError as error:
+        raise ScriptError(f"The brain said {answer.text[:200]!r}, and the request wants JSON: {error}") from None
+    if problem is not None:
         raise ScriptError(f"The brain said {said[:200]}, which the schema of the request forbids: {problem.message}")
     return replace(answer, text=said, calls=())
 

@@ -165,7 +165,9 @@ class Output(Generic[OutputT]):
 
 def as_output(output: Any) -> Output[Any] | None:
     """The output of an agent as it was given: nothing, a type, or all about it."""
-    return output if output is None or isinstance(output, Output) else Output(output)
+    if output is None or isinstance(output, Output):
+        return cast("Output[Any] | None", output)
+    return Output(output)
 
 
 def check_names(output: Output[Any] | None, tools: Collection[str]) -> None:
