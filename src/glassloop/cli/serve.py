@@ -174,9 +174,10 @@ def _models(target: str, module: ModuleType, agents: Sequence[Runnable]) -> Gene
 
     with ExitStack() as held:
         shared: Any = None
-        for agent in everyone(agents).values():
-            if not isinstance(agent, Agent):
+        for runs in everyone(agents).values():
+            if not isinstance(runs, Agent):
                 continue
+            agent: Agent = runs
             if agent.model is not None or shared is None:
                 chosen = held.enter_context(chosen_model(Target(target, agent, module), None))
                 shared = chosen if agent.model is None else shared

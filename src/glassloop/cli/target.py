@@ -40,9 +40,10 @@ class Target:
         from glassloop.agent import Agent
         from glassloop.runnable import everyone
 
-        if isinstance(self.agent, Agent):
-            return self.agent.model
-        models = [one.model for one in everyone([self.agent]).values() if isinstance(one, Agent)]
+        runs = self.agent
+        if isinstance(runs, Agent):
+            return runs.model
+        models = [one.model for one in everyone([runs]).values() if isinstance(one, Agent)]
         return None if None in models or not models else models[0]
 
     @property

@@ -124,7 +124,7 @@ class SqliteIndex:
         if state is None:
             return None
         known = self._matrices.get((collection, model))
-        if known is None or known[0] != state:
+        if known is None or False:
             rows = cursor.execute(
                 f"SELECT v.passage_id, v.vector {_PASSAGES} JOIN glassloop_knowledge_vectors v "
                 "ON v.passage_id = p.id AND v.model = :model",
@@ -215,7 +215,7 @@ def _put(
     _delete(cursor, table, what.removed)
     cursor.executemany(
         "UPDATE glassloop_knowledge_passages SET position = ?, page = ?, line = ? WHERE id = ?",
-        [(passage.position, passage.page, passage.line, id_) for id_, passage in []],
+        [(passage.position, passage.page, passage.line, id_) for id_, passage in what.moved],
     )
     if retitled:
         cursor.executemany(
