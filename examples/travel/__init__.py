@@ -1,6 +1,7 @@
 """A travel planner: the model picks the order of the tools, and nothing is booked without a human's yes.
 
 python -m examples.travel --trace "I am in Shanghai, 4 days off in October, I like nature and quiet towns"
+python -m examples.travel --trace --team "I am in Shanghai, 4 days off in October, I like nature and quiet towns"
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from glassloop import Agent
 from glassloop.testing import StandIn
 
+from .team import team
 from .tools import (
     book_trip,
     estimate_budget,
@@ -37,4 +39,6 @@ agent = Agent(
     instructions=INSTRUCTIONS,
 )
 
-STAND_IN = StandIn("stand_in.py", beside=__file__, wire="openai")
+STAND_IN = StandIn("stand_in_team.py", beside=__file__, wire="openai")
+
+__all__ = ["STAND_IN", "agent", "team"]

@@ -7,7 +7,7 @@ models it sometimes makes a name up (`search_hotels_v2`), and reads in the resul
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -99,10 +99,10 @@ def month_number(word: str) -> int:
 
 
 class Facts:
-    """What the tools have said in this conversation."""
+    """What the tools have said in this conversation, and to others `before`."""
 
-    def __init__(self, conversation: Conversation) -> None:
-        self.all = [*conversation.earlier, *conversation.results]
+    def __init__(self, conversation: Conversation, before: Iterable[ToolOutcome] = ()) -> None:
+        self.all = [*before, *conversation.earlier, *conversation.results]
         self.turn = conversation.results
 
     def of(self, tool: str, **arguments: Any) -> ToolOutcome | None:
@@ -122,11 +122,16 @@ def brain(conversation: Conversation) -> Reaction:
     """The next tools to call, or the plan."""
     texts = [message.text for message in conversation.messages if isinstance(message, UserMessage)]
     trip, facts = read_trip(texts), Facts(conversation)
-    if trip.month is None or trip.days is None or not (trip.likes or trip.goal):
+    if not is_clear(trip):
         return missing(trip)
     if not conversation.tools:
         return "我没有可用的查询工具。" if trip.chinese else "I have no tools to look anything up with."
-    return _search(trip, facts) or _plan(trip, facts)
+    return search(trip, facts) or _plan(trip, facts)
+
+
+def is_clear(trip: Trip) -> bool:
+    """Whether enough was said to plan with."""
+    return trip.month is not None and trip.days is not None and bool(trip.likes or trip.goal)
 
 
 def missing(trip: Trip) -> str:
@@ -141,7 +146,7 @@ def missing(trip: Trip) -> str:
     return "Please tell me " + ", and ".join(english for english, _, known in asked if not known) + "?"
 
 
-def _search(trip: Trip, facts: Facts) -> Reaction | None:
+def search(trip: Trip, facts: Facts) -> Reaction | None:
     """First a destination: the one that was named, or those that suit."""
     if trip.goal:
         return None
@@ -159,17 +164,28 @@ def _search(trip: Trip, facts: Facts) -> Reaction | None:
 def _plan(trip: Trip, facts: Facts) -> Reaction:
     """Weather of the candidates, then everything about the best of them."""
     candidates = candidates_of(trip, facts)
-    unknown = [place for place in candidates if facts.of("get_weather", destination=place, month=trip.month) is None]
-    if unknown:
-        thought = (
-            f"比较{'、'.join(unknown)}的天气。" if trip.chinese else f"Now the weather in {' and '.join(unknown)}."
-        )
-        return ask(*(call("get_weather", destination=place, month=trip.month) for place in unknown), text=thought)
+    if asked := weather(trip, facts, candidates):
+        return asked
     best = best_of(trip, facts, candidates)
     if best is None:
-        refused = facts.of("get_weather", destination=candidates[0], month=trip.month)
-        return (f"查不到：{refused.text}" if trip.chinese else f"I cannot plan that: {refused.text}") if refused else ""
-    return _details(trip, facts, best) or _hotels(trip, facts, best) or _money(trip, facts, best) or answer(trip, facts)
+        return unplannable(trip, facts, candidates)
+    return _details(trip, facts, best) or lodging(trip, facts, best) or money(trip, facts, best) or answer(trip, facts)
+
+
+def weather(trip: Trip, facts: Facts, candidates: list[str]) -> Reaction | None:
+    """Ask for the weather that is not known yet."""
+    unknown = [place for place in candidates if facts.of("get_weather", destination=place, month=trip.month) is None]
+    if not unknown:
+        return None
+    thought = f"比较{'、'.join(unknown)}的天气。" if trip.chinese else f"Now the weather in {' and '.join(unknown)}."
+    return ask(*(call("get_weather", destination=place, month=trip.month) for place in unknown), text=thought)
+
+
+def unplannable(trip: Trip, facts: Facts, candidates: list[str]) -> str:
+    """Why there can be no plan: what the tool said of the weather there."""
+    refused = facts.of("get_weather", destination=candidates[0], month=trip.month)
+    why = refused.text if refused else ""
+    return f"查不到：{why}" if trip.chinese else f"I cannot plan that: {why}"
 
 
 def candidates_of(trip: Trip, facts: Facts) -> list[str]:
@@ -188,16 +204,22 @@ def best_of(trip: Trip, facts: Facts, candidates: list[str]) -> str | None:
 
 
 def _details(trip: Trip, facts: Facts, best: str) -> Reaction | None:
-    calls: list[ToolCall] = []
-    if facts.of("get_attractions", destination=best, days=trip.days) is None:
-        calls.append(call("get_attractions", destination=best, days=trip.days))
-    if trip.origin and facts.of("get_transport", origin=trip.origin, destination=best) is None:
-        calls.append(call("get_transport", origin=trip.origin, destination=best))
+    calls = detail_calls(trip, facts, best)
     thought = f"{best}更合适，看看景点和交通。" if trip.chinese else f"{best} it is: sights, and how to get there."
     return ask(*calls, text=thought) if calls else None
 
 
-def _hotels(trip: Trip, facts: Facts, best: str) -> Reaction | None:
+def detail_calls(trip: Trip, facts: Facts, place: str) -> list[ToolCall]:
+    """The calls that tell what is not known yet of the sights of a place and the way there."""
+    calls: list[ToolCall] = []
+    if facts.of("get_attractions", destination=place, days=trip.days) is None:
+        calls.append(call("get_attractions", destination=place, days=trip.days))
+    if trip.origin and facts.of("get_transport", origin=trip.origin, destination=place) is None:
+        calls.append(call("get_transport", origin=trip.origin, destination=place))
+    return calls
+
+
+def lodging(trip: Trip, facts: Facts, best: str) -> Reaction | None:
     """Ask with a made-up name first; take the right one from the result, if it is named there."""
     if facts.of("search_hotels", destination=best) is not None:
         return None
@@ -213,7 +235,7 @@ def _hotels(trip: Trip, facts: Facts, best: str) -> Reaction | None:
     return ask(call("search_hotels", destination=best), text=thought)
 
 
-def _money(trip: Trip, facts: Facts, best: str) -> Reaction | None:
+def money(trip: Trip, facts: Facts, best: str) -> Reaction | None:
     """Add it up for the first hotel, and for the cheapest where that is over the budget; book where asked to."""
     fare, hotels = fare_of(trip, facts, best), facts.value("search_hotels", destination=best)
     if fare is None or not hotels:

@@ -17,7 +17,7 @@ from glassloop.cli.background import Background
 from glassloop.cli.recorded import file_of
 from glassloop.core.encoding import loads
 from glassloop.core.errors import ConfigurationError, GlassloopError
-from glassloop.journal.projection import RunFilter
+from glassloop.journal.projection import RunFilter, RunRow
 from glassloop.models.endpoints import bearer
 from glassloop.models.registry import PROVIDERS, Provider, Wire, resolve_model
 from glassloop.models.transport import host_of
@@ -100,20 +100,21 @@ def _store_to_be(url: str) -> Check | None:
 def _open_store(url: str, background: Background) -> Check:
     from glassloop.stores import open_store
 
+    place = "store"
     try:
-        return background.call(_look_into(open_store(url)))
+        store = open_store(url)
+        place = f"store {store.url}"
+        rows = background.call(_newest(store))
+    except TimeoutError:
+        return Check("store", "problem", f"The {place} did not answer within {_STORE_S:g} s; is it locked?")
     except GlassloopError as error:
         return Check("store", "problem", str(error))
+    return Check("store", "ok", f"The {place} works, {'and holds runs' if rows else 'without any run yet'}.")
 
 
-async def _look_into(store: Store) -> Check:
-    try:
-        async with asyncio.timeout(_STORE_S), store:
-            rows = await store.journal.runs(RunFilter(limit=1))
-    except TimeoutError:
-        text = f"The store {store.url} did not answer within {_STORE_S:g} s; is it locked?"
-        return Check("store", "problem", text)
-    return Check("store", "ok", f"The store {store.url} works, {'and holds runs' if rows else 'without any run yet'}.")
+async def _newest(store: Store) -> list[RunRow]:
+    async with asyncio.timeout(_STORE_S), store:
+        return await store.journal.runs(RunFilter(limit=1))
 
 
 def _sessions_to_be(store: str, url: str) -> Check | None:

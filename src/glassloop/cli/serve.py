@@ -7,7 +7,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -174,10 +174,7 @@ def _models(target: str, module: ModuleType, agents: Sequence[Runnable]) -> Gene
 
     with ExitStack() as held:
         shared: Any = None
-        for runs in everyone(agents).values():
-            if not isinstance(runs, Agent):
-                continue
-            agent: Agent = runs
+        for agent in [cast("Agent", one) for one in everyone(agents).values() if isinstance(one, Agent)]:
             if agent.model is not None or shared is None:
                 chosen = held.enter_context(chosen_model(Target(target, agent, module), None))
                 shared = chosen if agent.model is None else shared

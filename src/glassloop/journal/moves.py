@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from glassloop.core.events import NudgeReason, Outcome, ToolFinished
+from glassloop.core.ids import root_of
 from glassloop.core.messages import Reply, ToolCall, UserMessage
 from glassloop.journal.budget import Budget, Terms, budget_of, over_limit, summary_budget
 from glassloop.journal.state import State
@@ -249,14 +250,14 @@ def _ask(state: State, terms: Terms) -> Move:
     budget = budget_of(state, terms)
     if _cycle(state) and "repetition" not in state.fresh_nudges:
         if "repetition" in state.nudges:
-            return _limit(state, budget, "repetition", "The model repeats the same calls with the same results.")
+            return _limit(state, terms, budget, "repetition", "The model repeats the same calls with the same results.")
         return Nudge("repetition")
     if _passed_on(state):
         text = f"The conversation was handed on {state.limits.handoffs} times without an answer."
-        return _limit(state, budget, "handoffs", text)
+        return _limit(state, terms, budget, "handoffs", text)
     over = over_limit(state, terms, budget)
     if over is not None:
-        return _limit(state, budget, *over)
+        return _limit(state, terms, budget, *over)
     if terms.view is not None and terms.view.too_big is not None:
         return _limited(state, "window", terms.view.too_big)
     if terms.view is not None and terms.view.wanted is not None:
@@ -287,10 +288,16 @@ def _passed_on(state: State) -> bool:
     return state.limits.handoffs is not None and len(state.handoffs) > state.limits.handoffs
 
 
-def _limit(state: State, budget: Budget, limit: str, message: str) -> Move:
-    if state.limits.on_limit == "answer" and limit != "seconds" and budget.fits:
+def _limit(state: State, terms: Terms, budget: Budget, limit: str, message: str) -> Move:
+    if state.limits.on_limit == "answer" and limit != "seconds" and budget.fits and _may_answer(state, terms):
         return _ask_within(budget, final=limit)
     return _limited(state, limit, message)
+
+
+def _may_answer(state: State, terms: Terms) -> bool:
+    """Whether there is a call left to answer with: one beyond the steps of a whole tree is for its root."""
+    steps = terms.left.steps if terms.left is not None else None
+    return steps is None or steps > 0 or root_of(state.run_id) == state.run_id
 
 
 def _ask_within(budget: Budget, final: str | None = None) -> AskModel:

@@ -124,7 +124,7 @@ class SqliteIndex:
         if state is None:
             return None
         known = self._matrices.get((collection, model))
-        if known is None or False:
+        if known is None or known[0] != state:
             rows = cursor.execute(
                 f"SELECT v.passage_id, v.vector {_PASSAGES} JOIN glassloop_knowledge_vectors v "
                 "ON v.passage_id = p.id AND v.model = :model",
