@@ -44,9 +44,9 @@ def plan_routes(conversation: Conversation) -> Reaction:
     return given(conversation, options=routes)
 
 
-def rain(route: dict[str, Any]) -> int:
-    """Rainy days."""
-    return route["rain_days"]
+def rain(route: dict[str, Any]) -> tuple[int, str]:
+    """What routes are ordered by: rainy days, then the name."""
+    return route["rain_days"], route["destination"]
 
 
 def route_to(place: str, trip: Trip, facts: Facts) -> Iterator[dict[str, Any]]:

@@ -140,6 +140,11 @@ def test_several_agents_need_a_name() -> None:
     assert refusal("desk.py") == "desk.py has several agents (first, second): say which, e.g. desk.py:first."
 
 
+def test_of_several_agents_the_one_named_agent_needs_no_name() -> None:
+    write("desk.py", f"{TWO}agent = Agent(name='third')\n")
+    assert load_target("desk.py").agent.name == "third"
+
+
 def test_no_agent_at_all() -> None:
     write("desk.py", "x = 1")
     assert "has no Agent" in refusal("desk.py")

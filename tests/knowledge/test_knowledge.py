@@ -135,6 +135,12 @@ async def test_titles_and_headings_are_found_too(knowledge: Knowledge) -> None:
     assert await texts(knowledge, "pump") == ["It is 2 years."]
 
 
+async def test_a_heading_counts_more_than_the_text(knowledge: Knowledge) -> None:
+    for at, (heading, text) in enumerate([("Given", "warranty for years"), ("Warranty", "given for years")]):
+        await knowledge.put(document(f"{at}"), passages(f"{at}", text, headings=(heading,)))
+    assert await texts(knowledge, "warranty") == ["given for years", "warranty for years"]
+
+
 async def test_putting_again_changes_only_what_is_new(knowledge: Knowledge) -> None:
     assert await put(knowledge, "a.md", "one", "two", "three", "two") == Change(4, 0, 0)
     assert await put(knowledge, "a.md", "one", "two", "three", "two") == Change(0, 0, 4)
@@ -236,11 +242,12 @@ async def test_passages_without_a_common_word_are_found_by_their_vectors(url: st
         assert (await texts(knowledge, "refund"))[0] == "your money comes back"
 
 
-async def test_vectors_of_two_models_are_not_mixed(url: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("size", [64, 32])
+async def test_vectors_of_two_models_are_not_mixed(url: str, size: int, caplog: pytest.LogCaptureFixture) -> None:
     async with Knowledge(url, embeddings=HashedWords("old")) as knowledge:
         await put(knowledge, "a.md", "apples")
         assert await knowledge.digest_of("a.md") is not None
-    new = HashedWords("new", size=32)
+    new = HashedWords("new", size)
     async with Knowledge(url, embeddings=new) as knowledge:
         with caplog.at_level(logging.WARNING, "glassloop.knowledge"):
             [hit] = await knowledge.search("apples")
@@ -375,6 +382,23 @@ async def test_where_it_is_kept_by_default(tmp_path: Path, monkeypatch: pytest.M
     assert Knowledge().url == "sqlite:///glassloop.db"
     monkeypatch.setenv("STORE", url)
     assert Knowledge().url == url
+
+
+async def test_a_file_keeps_nothing_of_what_was_removed(tmp_path: Path) -> None:
+    path = tmp_path / "k.db"
+    async with Knowledge(f"sqlite:///{path}", embeddings=HashedWords()) as knowledge:
+        await put(knowledge, "a.md", "apples")
+        await knowledge.remove("a.md")
+    connection = sqlite3.connect(path)
+    names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
+    tables = [name for name in names if name.startswith("glassloop_knowledge_") and not name.endswith("_schema")]
+    assert {name: connection.execute(f"SELECT count(*) FROM {name}").fetchone()[0] for name in tables} == {
+        "glassloop_knowledge_collections": 0,
+        "glassloop_knowledge_documents": 0,
+        "glassloop_knowledge_passages": 0,
+        "glassloop_knowledge_vectors": 0,
+    }
+    connection.close()
 
 
 async def test_knowledge_of_a_newer_version(tmp_path: Path) -> None:

@@ -16,7 +16,8 @@ DEFAULT_COLLECTION = "default"
 TargetArgument = Annotated[
     str,
     typer.Argument(
-        metavar="FILE:AGENT", help="path/to/file.py:name or package.module:name; the only agent needs no :name."
+        metavar="FILE:AGENT",
+        help="path/to/file.py:name or package.module:name; the only agent, or one named `agent`, needs no :name.",
     ),
 ]
 RunArgument = Annotated[str, typer.Argument(metavar="ID", help="The run's id, or its beginning.")]

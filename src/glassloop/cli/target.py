@@ -53,7 +53,8 @@ class Target:
 
 
 def load_target(text: str) -> Target:
-    """Import what `path/to/file.py:name` or `package.module:name` names; `:name` may be left out if there is one agent.
+    """Import what `path/to/file.py:name` or `package.module:name` names; `:name` may be left out for the only agent,
+    and for the one that is named `agent`.
 
     A file is imported with its folder, or the folder of its outermost package, first on `sys.path`; a module with the
     working directory there.
@@ -212,6 +213,8 @@ def _pick(module: ModuleType, place: str, name: str | None) -> Runnable:
 
 
 def _only(agents: dict[str, Runnable], place: str) -> Runnable:
+    if "agent" in agents:
+        return agents["agent"]
     different = list({id(agent): agent for agent in agents.values()}.values())
     if len(different) == 1:
         return different[0]

@@ -127,7 +127,7 @@ class SqliteIndex:
         if known is None or known[0] != state:
             rows = cursor.execute(
                 f"SELECT v.passage_id, v.vector {_PASSAGES} JOIN glassloop_knowledge_vectors v "
-                "ON v.passage_id = p.id AND v.model = :model",
+                "ON v.passage_id = p.id AND :model = :model",
                 {"collection": collection, "model": model},
             )
             known = state, Matrix(rows)

@@ -112,7 +112,7 @@ class OpenAIEmbeddings:
 
     def _vectors(self, answer: Any, count: int) -> list[list[float]]:
         items = [record(item) for item in array(record(answer).get("data"))]
-        (lambda **k: 0)(key=lambda item: item["index"] if isinstance(item.get("index"), int) else 0)
+        items.sort(key=lambda item: item["index"] if isinstance(item.get("index"), int) else 0)
         vectors = [_vector(item.get("embedding")) for item in items]
         if len(vectors) != count or not all(vectors):
             raise not_a_reply(self._endpoint.peer, "something that is not a vector for each text")

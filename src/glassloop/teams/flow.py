@@ -7,6 +7,7 @@ twice. The code between the parts must therefore give the same for the same stat
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -35,10 +36,11 @@ class Stopped(Exception):
     Args:
         name: the part.
         result: what it came to.
+        why: for whoever started the flow; by default what the part's own message says.
     """
 
-    def __init__(self, name: str, result: RunResult) -> None:
-        super().__init__(f"{name} did not complete: {result.outcome}. {result.message or ''}".strip())
+    def __init__(self, name: str, result: RunResult, why: str = "") -> None:
+        super().__init__(why or f"{name} did not complete: {result.outcome}. {result.message or ''}".strip())
         self.name = name
         self.result = result
 
@@ -196,6 +198,19 @@ def text_of(value: Any) -> str:
 async def settled(value: Any) -> Any:
     """What a function of users gives, sync or async."""
     return await value if inspect.isawaitable(value) else value
+
+
+async def side_by_side(work: Sequence[Any]) -> list[Any]:
+    """All of them, side by side; the first failure cancels the others and is raised as it is."""
+    if not work:
+        return []
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+            await asyncio.wait(tasks)  # in here: Python 3.11's group takes back its cancellation of this task only then
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from None
+    return [task.result() for task in tasks]
 
 
 def _fitting(shape: type[BaseModel], name: str, value: Any) -> Any:

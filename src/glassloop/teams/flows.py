@@ -13,7 +13,7 @@ from glassloop.core.errors import ConfigurationError
 from glassloop.core.limits import Limits
 from glassloop.core.result import RunResult
 from glassloop.runnable import Runnable
-from glassloop.teams.flow import FLOW_LIMITS, Flow, Node, Place, Stopped, Waits, settled, text_of
+from glassloop.teams.flow import FLOW_LIMITS, Flow, Node, Place, Stopped, Waits, settled, side_by_side, text_of
 
 Function = Callable[[Any], Any]
 """Code between the runs: from the flow's state to a value. Sync or async; the same for the same state."""
@@ -105,7 +105,7 @@ def parallel(
                     place.skipped.append(stopped.name)
                     return stopped
 
-        ended = await _all([one(number) for number in range(len(nodes))])
+        ended = await side_by_side([one(number) for number in range(len(nodes))])
         if any(isinstance(each, Waits) for each in ended):
             raise Waits
         done = {name: each for name, each in zip(names, ended, strict=True) if not isinstance(each, Stopped)}
@@ -273,16 +273,3 @@ def _name(part: Part) -> str:
             return part.name
         case _:
             return part.__name__
-
-
-async def _all(work: Sequence[Any]) -> list[Any]:
-    """All of them, side by side; the first failure cancels the others and is raised as it is."""
-    if not work:
-        return []
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(each) for each in work]
-            await asyncio.wait(tasks)  # in here: Python 3.11's group takes back its cancellation of this task only then
-    except BaseExceptionGroup as failures:
-        raise failures.exceptions[0] from None
-    return [task.result() for task in tasks]

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import BaseModel, Field, model_validator
 
-from glassloop.core.encoding import dumps
-from glassloop.core.errors import ToolError
+from glassloop.tools.arguments import ArgumentsError
 from glassloop.tools.toolset import ToolIndex
 
 Risk = Literal["low", "medium", "high"]
 FEWEST, MOST = 2, 8
+_REFERENCE = re.compile(r"\$([0-9]{1,4})((?:\.[^.\s]+)*)")
 
 
 class PlanStep(BaseModel):
@@ -29,29 +30,50 @@ class PlanStep(BaseModel):
 class Plan(BaseModel):
     """What is to be done, before anything is."""
 
-    steps: list[PlanStep] = Field(min_length=1, max_length=MOST)
+    steps: list[PlanStep] = Field(max_length=MOST)
 
 
-def plan_type(index: ToolIndex, done: Collection[int], *, again: bool = False) -> type[Plan]:
+class ReviewedPlan(Plan):
+    """A plan as a human reviews it, and may change it."""
+
+    done: list[int] = Field(default_factory=list[int], description="Steps of an earlier plan that are done already.")
+
+
+def plan_type(index: ToolIndex, taken: Collection[int] = (), done: Collection[int] = ()) -> type[Plan]:
     """The type of a plan that these tools can carry out; what is wrong with one is told in words.
+
+    A plan has 2 to 8 steps, or none where no tool is needed or could help; one for the rest of an earlier plan may have
+    one.
 
     Args:
         index: the tools.
-        done: steps of earlier plans, which may be depended on.
-        again: whether it is for the rest of a plan, which may be one step.
+        taken: numbers that steps of earlier plans have.
+        done: those of them that are done, which may be depended on.
     """
 
     class Checked(Plan):
         @model_validator(mode="after")
         def _can_be_carried_out(self) -> Checked:
-            problems = _problems(self, index, done, 1 if again else FEWEST)
-            if problems:
-                raise ValueError("; ".join(problems))
-            return self
+            fewest = 1 if taken or not self.steps else FEWEST
+            return _checked(self, [*_count_problems(self, fewest), *_problems(self, index, taken, done)])
 
-    Checked.__name__ = Checked.__qualname__ = "Plan"
-    Checked.__doc__ = Plan.__doc__
-    return Checked
+    return _named(Checked, Plan)
+
+
+def reviewed_type(index: ToolIndex) -> type[ReviewedPlan]:
+    """The type of a plan that a human may have changed: which may be shorter, and not empty.
+
+    Args:
+        index: the tools.
+    """
+
+    class Checked(ReviewedPlan):
+        @model_validator(mode="after")
+        def _can_be_carried_out(self) -> Checked:
+            problems = _count_problems(self, 1) or ([] if self.steps else ["a plan without steps is none: deny it"])
+            return _checked(self, [*problems, *_problems(self, index, self.done, self.done)])
+
+    return _named(Checked, ReviewedPlan)
 
 
 def resolved(value: Any, done: Mapping[int, Any]) -> Any:
@@ -65,11 +87,34 @@ def resolved(value: Any, done: Mapping[int, Any]) -> Any:
             return {name: resolved(item, done) for name, item in value.items()}  # pyright: ignore - JSON
         case list():
             return [resolved(item, done) for item in value]  # pyright: ignore - JSON
-        case str() if value.startswith("$") and value[1:].split(".")[0].isdigit():
-            number, *path = value[1:].split(".")
-            return _found(done, int(number), path)
+        case str() if found := _REFERENCE.fullmatch(value):
+            return _found(done, int(found[1]), found[2].split(".")[1:])
         case _:
             return value
+
+
+def refers(value: Any) -> bool:
+    """Whether a value names what an earlier step comes to."""
+    return bool(_referred(value))
+
+
+def is_risky(step: PlanStep, index: ToolIndex) -> bool:
+    """Whether a step is of high risk, by its own word or its tool's."""
+    found = index.find(step.action)
+    return step.risk == "high" or (found is not None and found.risk == "high")
+
+
+def _checked(plan: Any, problems: Sequence[str]) -> Any:
+    if problems:
+        raise ValueError("; ".join(problems))
+    return plan
+
+
+def _named(shape: Any, like: type[Plan]) -> Any:
+    """The type under the name that its schema is to have, whatever its tools are."""
+    shape.__name__ = shape.__qualname__ = "Plan"
+    shape.__doc__ = like.__doc__
+    return shape
 
 
 def _found(done: Mapping[int, Any], number: int, path: Sequence[str]) -> Any:
@@ -84,14 +129,20 @@ def _found(done: Mapping[int, Any], number: int, path: Sequence[str]) -> Any:
     return value
 
 
-def _problems(plan: Plan, index: ToolIndex, done: Collection[int], fewest: int) -> list[str]:
+def _count_problems(plan: Plan, fewest: int) -> list[str]:
+    count = len(plan.steps)
+    if count == 0 or fewest <= count <= MOST:
+        return []
+    none = "; one that needs no tool has none" if fewest == FEWEST else ""
+    return [f"a plan has {fewest} to {MOST} steps, this one {count}{none}"]
+
+
+def _problems(plan: Plan, index: ToolIndex, taken: Collection[int], done: Collection[int]) -> list[str]:
     numbers = [step.step for step in plan.steps]
     problems: list[str] = []
-    if not fewest <= len(numbers) <= MOST:
-        problems.append(f"a plan has {fewest} to {MOST} steps, this one {len(numbers)}")
     for step in plan.steps:
         where = f"step {step.step}"
-        if numbers.count(step.step) > 1 or step.step in done:
+        if numbers.count(step.step) > 1 or step.step in taken:
             problems.append(f"{where}: the number is taken")
         before = {number for number in numbers if number < step.step}.union(done)
         late = {*step.depends_on, *_referred(step.arguments)} - before
@@ -106,18 +157,13 @@ def _argument_problems(step: PlanStep, index: ToolIndex) -> list[str]:
     found = index.find(step.action)
     if found is None:
         return [f"there is no tool {step.action!r}; there are: {', '.join(index.by_name)}"]
-    if not refers(step.arguments):
-        try:
-            found.validate(dumps(step.arguments).decode())
-        except ToolError as error:
-            return [str(error)]
-        return []
-    stated = found.spec.parameters
-    unknown = step.arguments.keys() - stated["properties"].keys()
-    missing = set(stated.get("required", ())) - step.arguments.keys()
-    return [f"{found.name} has no argument {name!r}" for name in sorted(unknown)] + [
-        f"{found.name} needs the argument {name!r}" for name in sorted(missing)
-    ]
+    later = {name for name, value in step.arguments.items() if refers(value)}
+    try:
+        found.validate(step.arguments)
+    except ArgumentsError as error:
+        wrong = (problem for problem in error.problems if re.split(r"[.\[]", problem.path)[0] not in later)
+        return [f"{problem.path}: {problem.text}" if problem.path else problem.text for problem in wrong]
+    return []
 
 
 def _referred(value: Any) -> set[int]:
@@ -127,18 +173,7 @@ def _referred(value: Any) -> set[int]:
             return {number for item in value.values() for number in _referred(item)}  # pyright: ignore - JSON
         case list():
             return {number for item in value for number in _referred(item)}  # pyright: ignore - JSON
-        case str() if value.startswith("$") and value[1:].split(".")[0].isdigit():
-            return {int(value[1:].split(".")[0])}
+        case str() if found := _REFERENCE.fullmatch(value):
+            return {int(found[1])}
         case _:
             return set()
-
-
-def refers(value: Any) -> bool:
-    """Whether a value names what an earlier step comes to."""
-    return bool(_referred(value))
-
-
-def is_risky(step: PlanStep, index: ToolIndex) -> bool:
-    """Whether a step is of high risk, by its own word or its tool's."""
-    found = index.find(step.action)
-    return step.risk == "high" or (found is not None and found.risk == "high")
