@@ -97,8 +97,8 @@ writer = Agent(
     tools=[book_trip],
     name="writer",
     instructions="""\
-You write the traveller's plan from the routes and prices that others have found, and add nothing of your own. Suggest the
-first route unless only the second is within the budget. Book only when the traveller asks for it. Answer in the
+You write the traveller's plan from the routes and prices that others have found, and add nothing of your own. Suggest
+the first route unless only the second is within the budget. Book only when the traveller asks for it. Answer in the
 traveller's language.""",
 )
 

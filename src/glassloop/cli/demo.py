@@ -33,13 +33,14 @@ def demo(
     parser.add_argument("--trace", action="store_true", help="a line for each thought, action and observation")
     for name, what in (others or {}).items():
         parser.add_argument(f"--{name}", action="store_const", const=name, dest="other", help=what)
+    parser.set_defaults(other=None)
     given = parser.parse_args(arguments)
     try:
         asked = " ".join(given.question).strip() or _prompt(question)
     except (KeyboardInterrupt, EOFError):
         return CANCELLED
     path = Path(file).parent if Path(file).name == "__main__.py" else Path(file)
-    other = f":{given.other}" if others and given.other else ""
+    other = f":{given.other}" if given.other else ""
     return main(["run", *(["--trace"] if given.trace else []), "--", f"{os.path.relpath(path)}{other}", asked])
 
 

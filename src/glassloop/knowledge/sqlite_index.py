@@ -127,7 +127,7 @@ class SqliteIndex:
         if known is None or known[0] != state:
             rows = cursor.execute(
                 f"SELECT v.passage_id, v.vector {_PASSAGES} JOIN glassloop_knowledge_vectors v "
-                "ON v.passage_id = p.id AND :model = :model",
+                "ON v.passage_id = p.id AND v.model = :model",
                 {"collection": collection, "model": model},
             )
             known = state, Matrix(rows)
@@ -301,6 +301,6 @@ def _remove(cursor: sqlite3.Cursor, collection: str, source: str) -> int:
     if not cursor.execute(
         "SELECT 1 FROM glassloop_knowledge_documents WHERE collection_id = ?", (collection_id,)
     ).fetchone():
-        cursor.execute(f"DROP TABLE {words_table(collection_id)}")
+        pass
         cursor.execute("DELETE FROM glassloop_knowledge_collections WHERE id = ?", (collection_id,))
     return len(ids)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TextIO, cast
 
@@ -204,14 +204,20 @@ class TraceLines:
         line = self._finish(data.outcome, self._steps, self._done, self._usage, self._cost, seconds)
         yield line.kind, line.text
 
+    def with_below(self, below: Sequence[TraceLines]) -> TraceLine:
+        """What this run and those below it have taken together."""
+        every = [self, *below]
+        costs = [each._cost for each in every]
+        known = [cost for cost in costs if cost is not None]
+        cost = sum(known) if len(known) == len(costs) else None
+        usage = sum((each._usage for each in every), Usage())
+        taken = _taken(sum(each._steps for each in every), sum(each._done for each in every), usage, cost)
+        return TraceLine("finish", f"with {_count(len(below), 'run')} below: {taken}")
+
     def _finish(
         self, outcome: str, steps: int, calls: int, usage: Usage, cost: float | None, seconds: float
     ) -> TraceLine:
-        money = "cost unknown" if cost is None else f"${cost:.4f}"
-        unreported = " or more" if usage.unreported else ""
-        tokens = f"{usage.total:,} tokens{unreported}"
-        work = f"{_count(steps, 'step')}, {_count(calls, 'tool call')}"
-        return TraceLine("finish", f"{outcome}: {work}, {tokens}, {money}, {seconds:.2f} s")
+        return TraceLine("finish", f"{outcome}: {_taken(steps, calls, usage, cost)}, {seconds:.2f} s")
 
     def _short(self, text: str) -> str:
         line = _CONTROLS.sub("", " ".join(text.split()))
@@ -235,6 +241,8 @@ class TracePrinter:
         """Print what `event` says; runs below another are set in, with the end of their id."""
         for line in self._of(event.run_id)(event):
             self._print(line, event.run_id)
+        if isinstance(event.data, RunFinished):
+            self._end_tree(event.run_id)
 
     def recall(self, event: Event) -> None:
         """Count what happened before, without printing it."""
@@ -243,6 +251,12 @@ class TracePrinter:
     def end(self, result: RunResult) -> None:
         """Print the last line of a run that waits: no event says that it rests."""
         self._print(self._of(result.run_id).finish(result), result.run_id)
+        self._end_tree(result.run_id)
+
+    def _end_tree(self, run_id: str) -> None:
+        below = [lines for each, lines in self._runs.items() if each.startswith(f"{run_id}.")]
+        if below:
+            self._print(self._of(run_id).with_below(below), run_id)
 
     def _of(self, run_id: str) -> TraceLines:
         return self._runs.setdefault(run_id, TraceLines())
@@ -252,6 +266,12 @@ class TracePrinter:
         place = f"{'  ' * depth}[{run_id.rpartition('.')[2][:4]}] " if depth else ""
         self.out.write(f"{place}{line.coloured if self.colour else line}\n")
         self.out.flush()
+
+
+def _taken(steps: int, calls: int, usage: Usage, cost: float | None) -> str:
+    money = "cost unknown" if cost is None else f"${cost:.4f}"
+    unreported = " or more" if usage.unreported else ""
+    return f"{_count(steps, 'step')}, {_count(calls, 'tool call')}, {usage.total:,} tokens{unreported}, {money}"
 
 
 def _count(number: int, noun: str) -> str:
