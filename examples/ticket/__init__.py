@@ -1,6 +1,7 @@
 """The after-sales ticket desk: order, policy, ticket. Nothing is written before a human has said yes.
 
 python -m examples.ticket --trace "Customer complains that order 2024001 was never shipped"
+python -m examples.ticket --plan "Customer complains that order 2024001 was never shipped"
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from glassloop import Agent
+from glassloop.teams import planned
 from glassloop.testing import StandIn
 
 from .tools import create_ticket, query_order_detail, search_policy, submit_refund
@@ -30,7 +32,9 @@ agent = Agent(
     instructions=INSTRUCTIONS,
 )
 
-STAND_IN = StandIn("stand_in.py", beside=__file__, wire="openai")
+plan_first = planned(agent)
+
+STAND_IN = StandIn("stand_in_plan.py", beside=__file__, wire="openai")
 
 
 def app(server: FastAPI, runtime: Runtime) -> None:

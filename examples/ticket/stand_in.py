@@ -79,6 +79,8 @@ COMPLAINTS = (
         "退货",
     ),
 )
+ANY_COMPLAINT = Complaint(COMPLAINS, "complaint", "投诉")
+ANY_REFUND = Complaint(REFUND, "customer asks for a refund", "客户要求退款")
 PRIORITY = re.compile(r"priority (low|normal|high|urgent)|优先级：(低|普通|高|紧急)")
 PRIORITIES = {"低": "low", "普通": "normal", "高": "high", "紧急": "urgent"}
 HELD = re.compile(r"\bappr_\w+")
@@ -101,6 +103,16 @@ class Case:
     def say(self, english: str, chinese: str) -> str:
         """The sentence in the language of the complaint."""
         return chinese if self.chinese else english
+
+    @property
+    def asks_policy(self) -> bool:
+        """Whether the question is about the rules, and no order."""
+        return bool(POLICY.search(self.text)) and not ORDER.search(self.text)
+
+    @property
+    def is_complaint(self) -> bool:
+        """Whether something is to be done, and not only told."""
+        return self.complaint is not None or self.refund or self.complains or self.ticket
 
     def result(self, tool: str) -> ToolOutcome | None:
         """What a tool has said in this turn."""
@@ -146,13 +158,18 @@ def brain(conversation: Conversation) -> Reaction:
     case = read_case(conversation)
     if not conversation.tools:
         return case.say("I have no tools to look anything up with.", "我没有可用的工具。")
-    if POLICY.search(case.text) and not ORDER.search(case.text):
+    if case.asks_policy:
         return _about_policy(case)
-    if not (case.complaint or case.refund or case.complains or case.ticket):
+    if not case.is_complaint:
         return _about_order(case)
     if case.order_id is None:
-        return case.say("For which order? Tell me its number.", "请问是哪个订单？请告诉我订单号。")
+        return which_order(case)
     return _look_up(case) or _act(case) or answer(case)
+
+
+def which_order(case: Case) -> str:
+    """What the customer is asked who has named none."""
+    return case.say("For which order? Tell me its number.", "请问是哪个订单？请告诉我订单号。")
 
 
 def _about_policy(case: Case) -> Reaction:
@@ -220,7 +237,7 @@ def _act(case: Case) -> Reaction | None:
         amount = case.amount or left
         if amount <= 0:
             return case.say("That order has been refunded in full already.", "该订单已全额退款。")
-        what = case.complaint or Complaint(REFUND, "customer asks for a refund", "客户要求退款")
+        what = case.complaint or ANY_REFUND
         wanted.append(
             call(
                 "submit_refund",
@@ -238,7 +255,8 @@ def _act(case: Case) -> Reaction | None:
 
 
 def _ticket(case: Case) -> ToolCall:
-    what = case.say(case.complaint.english, case.complaint.chinese) if case.complaint else case.say("complaint", "投诉")
+    complaint = case.complaint or ANY_COMPLAINT
+    what = case.say(complaint.english, complaint.chinese)
     policy = case.policy
     found = PRIORITY.search(policy.get("text", ""))
     priority = (found[1] or PRIORITIES[found[2]]) if found else "normal"

@@ -1,20 +1,23 @@
 """The ticket desk at a terminal: it handles a complaint, asks before it writes, and shows the row that it wrote.
 
-The run is parked while it asks: kill the program at the prompt and start it again, and it asks again.
+With --plan it makes a plan first, which you review before it is carried out. The run is parked while it asks: kill the
+program at the prompt and start it again, and it asks again.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from typing import Any, cast
 
 from glassloop import Identity, RunResult
 from glassloop.cli.background import Background
 from glassloop.cli.keyboard import Approvals, Lines, login
 from glassloop.cli.output import View, use_colour
+from glassloop.cli.plans import plan_of
 from glassloop.cli.problems import CANCELLED, EXIT_CODES, WAITING, report, say
+from glassloop.cli.recorded import with_below
 from glassloop.cli.running import Options, chosen_model, conclude, watched
 from glassloop.cli.signals import ended_by_signals
 from glassloop.cli.target import Target
@@ -36,30 +39,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the desk once and return the exit code of `glassloop run`.
 
     Args:
-        arguments: `[--trace] [--role ROLE] [COMPLAINT]`; default those of this process.
+        arguments: `[--plan] [--trace] [--role ROLE] [COMPLAINT]`; default those of this process.
     """
     parser = argparse.ArgumentParser(prog="python -m examples.ticket", description=__doc__, allow_abbrev=False)
     parser.add_argument("complaint", nargs="*", metavar="COMPLAINT", help=f"default: {COMPLAINT}")
+    parser.add_argument("--plan", action="store_true", help="plan first: you review the plan, then it is carried out")
     parser.add_argument("--trace", action="store_true", help="a line for each thought, action and observation")
     parser.add_argument("--role", action="append", default=[], help="a role of yours, e.g. supervisor")
     given = parser.parse_args(arguments)
     try:
-        return _run(" ".join(given.complaint).strip() or None, given.trace, tuple(given.role))
+        view = View(trace=given.trace, colour=use_colour(no_color=False))
+        who = Identity(login(), roles=tuple(given.role))
+        return _run(" ".join(given.complaint).strip() or None, view, who, plan=given.plan)
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of the program: one sentence for everything
         return report(error)
 
 
-def _run(complaint: str | None, trace: bool, roles: tuple[str, ...]) -> int:
+def _run(complaint: str | None, view: View, who: Identity, *, plan: bool) -> int:
     import examples.ticket as module
 
-    target = Target("examples/ticket:agent", module.agent, cast("Any", module))
+    name, runs = ("plan_first", module.plan_first) if plan else ("agent", module.agent)
+    target = Target(f"examples/ticket:{name}", runs, cast("Any", module))
     with ended_by_signals(), Background() as background, chosen_model(target, None) as model:
         module.agent.model = model if model is not None else module.agent.model
         runtime = Runtime(target.agent)
+        desk = Desk(background, runtime, target, view, who)
+        stream = desk.stream(complaint)  # before the runtime goes on with it, so that nothing of it is missed
         background.call(runtime.__aenter__())
         try:
-            view = View(trace=trace, colour=use_colour(no_color=False))
-            return Desk(background, runtime, target, view, Identity(login(), roles=roles)).handle(complaint)
+            return desk.handle(stream)
         finally:
             background.call(runtime.__aexit__(None, None, None))
 
@@ -83,12 +91,8 @@ class Desk:
         self.who = who
         self.asks = sys.stdin.isatty() and sys.stderr.isatty()
 
-    def handle(self, complaint: str | None) -> int:
-        """Handle a complaint to its end, or until nobody decides; the exit code.
-
-        Without a complaint, or with the same again, a run of ours that waits goes on; else a new one begins.
-        """
-        stream = self._stream(complaint)
+    def handle(self, stream: Followed) -> int:
+        """Handle a complaint to its end, or until nobody decides; the exit code."""
         result = watched(self.background, lambda _: cast("Any", stream), self.view, None)
         while result.outcome == "waiting" and self.asks:
             if (code := self._decide(result.pending)) is not None:
@@ -99,16 +103,18 @@ class Desk:
             say("Or start this again at a terminal: it goes on with this run.")
             return code
         self.view.end(result)
-        show_rows(result)
+        show_rows(self.background.call(self.runtime.tree(result.run_id)))
         return EXIT_CODES[result.outcome]
 
-    def _stream(self, complaint: str | None) -> Followed:
+    def stream(self, complaint: str | None) -> Followed:
+        """The run to be watched: without a complaint, or with the same again, one of ours that has not finished goes
+        on; else a new one begins."""
         row = self.background.call(self._unfinished(complaint))
         if row is None:
             return Followed(self.runtime, None, complaint or COMPLAINT, self.who)
         say(f"Going on with run {row.id}: {row.input}")
         events = self.background.call(self.runtime.store.journal.read(row.id))
-        self.view.recall(events)
+        self.view.recall(with_below(self.runtime.store, self.background, events))
         return Followed(self.runtime, row.id, row.input, self.who, events[-1].seq)
 
     async def _unfinished(self, complaint: str | None) -> RunRow | None:
@@ -123,7 +129,8 @@ class Desk:
         ask = Approvals(Prompt(), self.who.user)
         try:
             for pending in pendings:
-                say(rows_now(pending))
+                if rows := rows_now(pending):
+                    say(rows)
                 if not self._decide_one(ask, pending):
                     return WAITING
         except Left:
@@ -197,11 +204,17 @@ class Followed:
         self.who = who
         self.after = after
         self.result: RunResult | None = None
+        self._events = self._watch()
 
     async def __aenter__(self) -> Followed:
         if self.run_id is None:
             self.run_id = await self.runtime.start(self.target, self.complaint, identity=self.who, approvals="park")
+            self._events = self._watch()
         return self
+
+    def _watch(self) -> AsyncGenerator[Event] | None:
+        """The events of the run and of those below it, from now on, whenever they are looked at."""
+        return None if self.run_id is None else self.runtime.watch(self.run_id, self.after, whole=True)
 
     async def __aexit__(self, *exc_info: object) -> None:
         pass
@@ -213,10 +226,13 @@ class Followed:
 
     async def __aiter__(self) -> AsyncGenerator[Event]:
         assert self.run_id is not None
-        async for event in self.runtime.watch(self.run_id, self.after):
-            self.after = max(self.after, event.seq)
+        assert self._events is not None
+        async for event in self._events:
+            if event.run_id == self.run_id:
+                self.after = max(self.after, event.seq)
             yield event
         self.result = await self.runtime.wait(self.run_id)
+        self._events = self._watch()  # what the next decision brings may begin before it is looked at
 
     async def cancel(self) -> None:
         """Stop it."""
@@ -229,18 +245,20 @@ WRITES = {"create_ticket": ("tickets", "ticket"), "submit_refund": ("refunds", "
 
 
 def rows_now(pending: PendingApproval) -> str:
-    """How many rows the table has that a held call would write to."""
-    if pending.tool not in WRITES:
-        return ""
-    table, _ = WRITES[pending.tool]
+    """How many rows the tables have that a held call would write to, or the calls of a plan."""
+    plan = plan_of(pending)
+    tools = [pending.tool] if plan is None else [step.action for step in plan.steps]
     with connected() as connection:
-        (count,) = connection.execute(f"SELECT count(*) FROM {table}").fetchone()
-    return f"Table {table}: {count} {'row' if count == 1 else 'rows'}."
+        counts = {
+            table: connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table, _ in (WRITES[tool] for tool in tools if tool in WRITES)
+        }
+    return " ".join(f"Table {table}: {count} {'row' if count == 1 else 'rows'}." for table, count in counts.items())
 
 
-def show_rows(result: RunResult) -> None:
-    """Print the rows that a run has written."""
-    for done in result.tool_executions:
+def show_rows(results: Iterable[RunResult]) -> None:
+    """Print the rows that a run, and those below it, have written."""
+    for done in (done for result in results for done in result.tool_executions):
         if done.tool in WRITES and done.status == "ok":
             table, name = WRITES[done.tool]
             with connected() as connection:

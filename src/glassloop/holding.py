@@ -9,12 +9,12 @@ from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 
 from glassloop.core.context import Identity
-from glassloop.core.errors import Fenced, StoreError
-from glassloop.core.events import EVENT_TYPES, DriverClaimed, Event, RunStarted, Unknown
+from glassloop.core.errors import Conflict, Fenced, StoreError
+from glassloop.core.events import EVENT_TYPES, DriverClaimed, Event, RunStarted, SessionTold, Unknown
 from glassloop.core.messages import Message
 from glassloop.journal.moves import Finish
 from glassloop.journal.projection import ApprovalFilter, RunFilter
-from glassloop.journal.recorder import Recorder
+from glassloop.journal.recorder import Recorder, now_ms
 from glassloop.journal.state import fold
 from glassloop.memory.session import SessionBusy, WhenBusy
 from glassloop.memory.turn import handed_over, turn_of, turns_of
@@ -49,6 +49,7 @@ async def held(
             if store.sessions_url is not None:
                 await _catch_up(store, who.session)
             if begins:
+                await _tell_of_held(store, who.session)
                 await _close_abandoned(store, who.session)
             yield await store.sessions.load(who.session)
 
@@ -98,6 +99,22 @@ async def _catch_up(store: Store, session: str) -> None:
             if length is None or messages[length : length + len(turn.messages)] != turn.messages:
                 await store.sessions.append(*turn)
                 messages = await store.sessions.load(session)
+
+
+async def _tell_of_held(store: Store, session: str) -> None:
+    """Let a session know of its runs that wait for a human, as its next run begins."""
+    for row in reversed(await store.journal.runs(RunFilter(session=session, status="waiting", roots=True, limit=_ALL))):
+        events = await store.journal.read(row.id)
+        turn = turn_of(fold(events), handed_over(events, ()))
+        if turn is None or not turn.messages:
+            continue
+        told = Event(row.id, 0, now_ms(), 0, SessionTold())
+        together = None if store.sessions_url is not None else turn
+        try:
+            await store.journal.append(row.id, [told], after=len(events), epoch=None, turn=together)
+        except Conflict:
+            continue  # it was decided just now, and goes on after this one
+        await store.sessions.append(*turn)
 
 
 async def _close_abandoned(store: Store, session: str) -> None:
@@ -150,6 +167,6 @@ def check_readable(run_id: str, events: Sequence[Event]) -> None:
 
 async def hand_over(store: Store, recorder: Recorder) -> None:
     """Let the run's turn join its session, where that has not happened together with its last events."""
-    turn = recorder.turn(recorder.state)
+    turn = None if recorder.state.finished is None else recorder.turn(recorder.state)
     if turn is not None:
         await store.sessions.append(*turn)

@@ -41,8 +41,8 @@ async def cancelled(run: asyncio.Task[RunResult]) -> RunResult:
     run.cancel()
     with pytest.raises(asyncio.CancelledError) as caught:
         await run
-    result = getattr(caught.value, "result", None)
-    assert isinstance(result, RunResult)
+    result: RunResult | None = getattr(caught.value, "result", None)
+    assert result is not None
     assert result.outcome == "cancelled"
     return result
 

@@ -196,6 +196,12 @@ class Served:
                 return line
         raise AssertionError(f"the server did not start: {self.said}")
 
+    def get(self, path: str, key: str = "demo-alice") -> Any:
+        """GET, and the JSON of the answer."""
+        request = urllib.request.Request(self.url + path, headers={"Authorization": f"Bearer {key}"})
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=30) as answer:
+            return json.load(answer)
+
     def open(self, path: str, body: object = None, key: str | None = "demo-alice") -> HTTPResponse:
         """POST JSON, or nothing; the answer, to be read as it comes.
 

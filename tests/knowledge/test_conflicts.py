@@ -150,3 +150,11 @@ def test_numbers_that_measure_nothing(text: str) -> None:
 )
 def test_numbers_are_read(text: str, value: float) -> None:
     assert number(text) == value
+
+
+@pytest.mark.parametrize("text", ["1 day " * 4000, "1 day, " * 3000, "一天" * 5000, "9,999 " * 4000, "1-" * 9000])
+def test_endless_rows_of_numbers_take_no_time(text: str) -> None:
+    """The time-out of the test is the assertion: without bounds these take half a minute and more."""
+    other = passage(text.replace("1", "2"), "b.md")
+    for _ in range(20):
+        between(passage(text), other)

@@ -264,6 +264,13 @@ async def test_vectors_of_two_models_are_not_mixed(url: str, size: int, caplog: 
         assert hit.score == pytest.approx(2 / 61)
 
 
+async def test_a_model_whose_vectors_have_another_length_now(url: str) -> None:
+    async with Knowledge(url, embeddings=HashedWords("m", 64)) as knowledge:
+        await put(knowledge, "a.md", "apples")
+    async with Knowledge(url, embeddings=HashedWords("m", 32)) as knowledge:
+        assert await texts(knowledge, "apples") == ["apples"]
+
+
 async def test_a_model_that_fails(url: str, caplog: pytest.LogCaptureFixture) -> None:
     model = HashedWords()
     async with Knowledge(url, embeddings=model) as knowledge:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from glassloop.core.messages import Message, Reply, Text, ToolCall, ToolResult, 
 from glassloop.journal.requests import rebuild_request
 from glassloop.journal.state import fold
 from glassloop.memory import LastTurns, Summary
-from glassloop.models.model import ModelRequest
+from glassloop.models.model import ModelPart, ModelRequest
 from glassloop.models.scripted import Line, ScriptedModel, call
 from glassloop.observe.trace import TraceLines
 from glassloop.stores import Store, open_store
@@ -90,7 +91,7 @@ async def test_the_older_part_is_summarised_behind_the_first_message() -> None:
     assert "answer-7-" not in str(lines)
 
 
-async def test_it_counts_as_a_step_with_its_tokens_and_its_money_and_nobody_watches_it() -> None:
+async def test_it_counts_as_a_step_with_its_tokens_and_its_money() -> None:
     model = Teller(
         Reply((Text("done"),), usage=Usage(100, 10, requests=1)),
         summaries=[Reply((Text("Short."),), usage=Usage(1_000, 50, requests=1))],
@@ -213,6 +214,37 @@ async def test_a_summary_that_does_not_fit_into_the_limits_is_not_asked_for(limi
     (made,) = [data for data in await events_of(store, result) if isinstance(data, Summarized)]
     assert (made.text, made.asked) == (None, False)
     assert "limits" in (made.error or "")
+
+
+async def test_a_summary_leaves_room_for_the_reply_that_the_run_is_for() -> None:
+    async def summaries(limits: Limits) -> list[ModelRequested]:
+        store = open_store("memory:")
+        result = await Agent(Teller(), memory=[Summary(800, 210)], limits=limits).run(
+            "now", history=talk(8), store=store
+        )
+        assert result.output == "done"
+        asked = [data for data in await events_of(store, result) if isinstance(data, ModelRequested)]
+        return [data for data in asked if data.purpose == "summary"]
+
+    (asked,) = await summaries(Limits())
+    alone = asked.reserved - asked.max_tokens + 200
+    assert await summaries(Limits(total_tokens=alone)) == []
+    assert len(await summaries(Limits(total_tokens=alone + 2_000))) == 1
+
+
+async def test_nobody_watches_it_whatever_the_model() -> None:
+    """One that streams unasked, too."""
+
+    class Chatty(Teller):
+        async def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+            async for part in super().stream(replace(request, stream=True)):
+                yield part
+
+    streamed = ""
+    async with Agent(Chatty(), memory=[Summary(800, 210)]).stream("now", history=talk(8)) as stream:
+        async for event in stream:
+            streamed += event.data.text if isinstance(event.data, TextDelta) else ""
+    assert streamed == "done"
 
 
 async def test_reservations_fit_with_summaries_in_between() -> None:

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from glassloop import Agent, Identity, RunResult, tool
-from glassloop.core.events import Event
 from glassloop.core.messages import Message, Reply, ToolResult, UserMessage
 from glassloop.core.result import Decision
-from glassloop.journal.state import fold
 from glassloop.memory.session import SessionBusy
 from glassloop.memory.turn import turns_of
 from glassloop.models.model import ModelRequest
@@ -117,21 +115,37 @@ async def test_the_next_turn_reads_a_held_call_as_held_and_a_later_one_what_beca
 async def test_calls_decided_one_by_one_are_told_one_by_one(store: Store) -> None:
     desk = Desk(store, two=[[call("ticket", title="a"), call("ticket", title="b")], [call("ticket", title="c")]])
     async with desk.runtime:
-        result = await desk.decide(await desk.run("two"), "b")
+        result = await desk.run("two")
+        await desk.run("first")
+        told = ["user: two", 'model:  ticket{"title":"a"} ticket{"title":"b"}', *["held: Held for approval"] * 2]
+        assert (await desk.session())[:-2] == told
+        result = await desk.decide(result, "b")
         assert result.outcome == "waiting"
-        begin = ["user: two", 'model:  ticket{"title":"a"} ticket{"title":"b"}', *["held: Held for approval"] * 2]
-        told = [*begin, "note: [A human decided on the held call of ticket. ticket b]"]
-        assert await desk.session() == told
+        await desk.run("second")
+        told += ["user: first", "model: first: done", "note: [A human decided on the held call of ticket. ticket b]"]
+        assert (await desk.session())[:-2] == told
+        await desk.run("third")
+        told += ["user: second", "model: second: done"]
+        assert (await desk.session())[:-2] == told  # nothing new to tell
         result = await desk.decide(result, "a", Decision("deny", reason="not today"))
         assert result.outcome == "waiting"
-        session = await desk.session()
-        assert session[: len(told)] == told
-        assert "not today" in session[len(told)]
-        assert session[len(told) + 1 :] == ['model:  ticket{"title":"c"}', "held: Held for approval"]
         assert (await desk.decide(result, "c")).outcome == "completed"
-        assert (await desk.session())[-2:] == [
-            "note: [A human decided on the held call of ticket. ticket c]",
-            "model: two: done",
+        session = (await desk.session())[len(told) + 2 :]
+        assert "not today" in session[0]
+        assert session[1:] == ['model:  ticket{"title":"c"}', "ok: ticket c", "model: two: done"]
+
+
+async def test_a_held_call_that_nobody_has_read_of_stands_in_its_place_once_it_has_run(store: Store) -> None:
+    desk = Desk(store, complaint=[[call("ticket", title="a")]])
+    async with desk.runtime:
+        held = await desk.run("complaint")
+        assert await desk.session() == []
+        await desk.decide(held, "a")
+        assert await desk.session() == [
+            "user: complaint",
+            'model:  ticket{"title":"a"}',
+            "ok: ticket a",
+            "model: complaint: done",
         ]
 
 
@@ -139,6 +153,7 @@ async def test_cancelling_a_held_run_is_told_to_the_session(store: Store) -> Non
     desk = Desk(store, complaint=[[call("ticket", title="a")]])
     async with desk.runtime:
         held = await desk.run("complaint")
+        await desk.run("meanwhile")
         await desk.runtime.cancel(held.run_id)
         assert (await desk.runtime.wait(held.run_id)).outcome == "cancelled"
         assert (await desk.session())[-1].startswith("note: [A human decided on the held call of ticket. Not finished")
@@ -161,20 +176,15 @@ async def test_a_session_that_waits_refuses_a_run_that_will_not_queue(store: Sto
 async def test_what_a_run_hands_over_can_be_told_again_from_its_journal(store: Store) -> None:
     desk = Desk(store, two=[[call("ticket", title="a"), call("ticket", title="b")]])
     async with desk.runtime:
-        result = await desk.decide(await desk.run("two"), "b")
+        held = await desk.run("two")
         await desk.run("meanwhile")
+        result = await desk.decide(held, "b")
         await desk.decide(result, "a")
         session = await store.sessions.load("s")
-        events = await store.journal.read(result.run_id)
-        again = [message for turn in turns_of(events, []) for message in turn.messages]
-        other = turns_of(await other_than(store, result.run_id), session[:5])[0].messages
-        assert [m for m in session if m not in other] == again
-        for turn in turns_of(events, []):
+        events = await store.journal.read(held.run_id)
+        first, second = turns_of(events, [])
+        assert session[:4] == list(first.messages)
+        assert session[6:] == list(second.messages)
+        for turn in (first, second):
             await store.sessions.append(*turn)
         assert await store.sessions.load("s") == session
-        assert fold(events).rested is False
-
-
-async def other_than(store: Store, run_id: str) -> list[Event]:
-    row = next(row for row in await store.journal.runs() if row.id != run_id)
-    return await store.journal.read(row.id)

@@ -191,6 +191,25 @@ def test_a_waiting_run_is_finished_by_its_result() -> None:
     )
 
 
+def printed(*events: tuple[str, EventData]) -> list[str]:
+    out = io.StringIO()
+    printer = TracePrinter(out)
+    for run_id, data in events:
+        printer(Event(run_id, 0, 0, 1, data))
+    return out.getvalue().splitlines()
+
+
+@pytest.mark.parametrize(("cost", "told"), [(0.25, "$0.2500"), (None, "cost unknown")])
+def test_the_end_of_a_tree_tells_what_all_of_it_has_taken(cost: float | None, told: str) -> None:
+    done = RunFinished("completed", "x")
+    lines = printed(
+        ("run_1", started()), ("run_1.ab", replied(cost=cost)), ("run_1.ab", finished("29")), ("run_1", done)
+    )
+    assert lines[-2] == "run     finish      completed: 0 steps, 0 tool calls, 0 tokens, $0.0000, 0.00 s"
+    assert lines[-1] == f"run     finish      with 1 run below: 1 step, 1 tool call, 1,234 tokens, {told}"
+    assert "below" not in printed(("run_1", started()), ("run_1", done))[-1]
+
+
 @pytest.mark.parametrize("colour", [True, False])
 def test_printing(colour: bool) -> None:
     out = io.StringIO()

@@ -11,15 +11,18 @@ from typing import Any
 
 import pytest
 
-from glassloop import Agent, Identity
+from glassloop import Agent, Identity, tool
 from glassloop.core.errors import StoreError
 from glassloop.core.events import DriverClaimed, Event, RunFinished, RunStarted, TextDelta, Unknown
 from glassloop.core.limits import Limits
 from glassloop.core.messages import Reply, Text, UserMessage
+from glassloop.core.result import Decision
 from glassloop.models.model import ModelPart, ModelRequest, ReplyPart, TextPart
+from glassloop.models.scripted import ScriptedModel, call
 from glassloop.runtime import Runtime
 from glassloop.runtime import runtime as module
 from glassloop.stores import Store, open_store
+from glassloop.teams import Flow, sequence
 
 
 class Speaker:
@@ -81,6 +84,56 @@ async def test_a_watcher_that_never_looks_is_forgotten(store: Store) -> None:
         followed = [event async for event in store.journal.follow(run_id)]
     assert isinstance(followed[-1].data, RunFinished)
     assert followed[-1].data.outcome == "cancelled"  # nobody does any more
+
+
+def held_below() -> Flow:
+    """A flow of one agent, whose one call a human decides on."""
+
+    @tool(effect="write", risk="high")
+    def ticket(title: str) -> str:
+        """Open a ticket."""
+        return title
+
+    return sequence(Agent(ScriptedModel([call("ticket", title="x"), "done"]), [ticket], name="clerk"), name="desk")
+
+
+async def test_a_tree_is_watched_whole_over_a_decision_below(store: Store) -> None:
+    async with Runtime(held_below(), store=store) as runtime:
+        run_id = await runtime.start("desk", "go", identity=Identity("ann"))
+        first = [event async for event in runtime.watch(run_id, whole=True)]
+        assert first[-1].type == "driver_rested"
+        assert [event.type for event in first if event.run_id != run_id and event.seq][:2] == [
+            "run_started",
+            "driver_claimed",
+        ]
+        watching = runtime.watch(run_id, max(event.seq for event in first if event.run_id == run_id), whole=True)
+        [row] = await runtime.approvals()
+        await runtime.decide(row.approval_id, Decision(), by=Identity("ann"))
+        await runtime.wait(run_id)  # what happens before anybody looks is kept
+        rest = [event async for event in watching]
+        below = [event.type for event in rest if event.run_id == row.run_id and event.type != "tool_started"]
+        assert below[:2] == ["approval_decided", "driver_claimed"]
+        assert "tool_finished" in below
+        assert (rest[-1].run_id, rest[-1].type) == (run_id, "run_finished")
+        results = await runtime.tree(run_id)
+        assert [(each.agent, [done.tool for done in each.tool_executions]) for each in results] == [
+            ("desk", []),
+            ("clerk", ["ticket"]),
+        ]
+
+
+async def test_a_run_that_waits_below_is_followed_once_a_human_has_decided_there(store: Store) -> None:
+    async with Runtime(held_below(), store=store) as runtime:
+        result = await runtime.run("desk", "go", identity=Identity("ann"))
+        before = len(await store.journal.read(result.run_id))
+    deaf = Runtime(Agent(Speaker(), name="other"), store=store)  # drives no run of this flow
+    async with deaf as runtime:
+        [row] = await runtime.approvals()
+        assert [event async for event in runtime.watch(result.run_id, before)] == []
+        await runtime.decide(row.approval_id, Decision(), by=Identity("ann"))
+        watching = asyncio.ensure_future(anext(runtime.watch(result.run_id, before)))
+        async with Runtime(held_below(), store=store):
+            assert (await watching).type == "driver_claimed"
 
 
 async def test_a_run_that_cannot_be_gone_on_with_is_warned_of_once(

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from glassloop import Agent, LimitReached, Limits, ModelError, ModelSettings, tool
+from glassloop import Agent, LimitReached, Limits, ModelError, ModelSettings, RunContext, tool
 from glassloop.core.events import HandedOff
 from glassloop.core.messages import Reply, Text, ToolResult, UserMessage
 from glassloop.core.usage import Usage
 from glassloop.models.model import ModelRequest
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.stores import open_store
-from glassloop.teams import agent_tool, handoff, supervisor
+from glassloop.teams import agent_tool, delegate, handoff, supervisor
 from glassloop.tools.toolset import DynamicToolset
 
 
@@ -80,6 +80,27 @@ async def test_an_approval_below_parks_the_whole_tree_and_a_decision_goes_on_wit
     assert {row.status for row in await store.journal.runs()} == {"completed"}
     told = [m.text for m in await store.sessions.load("s") if isinstance(m, UserMessage | Reply)]
     assert told == ["go", "", "[A human decided on the held call of middle. middle is done]", "top is done"]
+
+
+async def test_one_call_can_begin_several_runs_and_none_of_them_twice() -> None:
+    looked: list[str] = []
+    look = Agent(ScriptedModel(lambda request: looked.append(told(request)) or "5 is due"), name="look")
+    pays = payer()
+
+    @tool
+    async def settle(context: RunContext) -> Any:
+        """Settle what is due."""
+        due = await delegate(context, look, "What is due?", key="look")
+        paid = await delegate(context, pays, due, key="pay")
+        return f"{due}. {paid}" if isinstance(paid, str) else paid
+
+    store = open_store("memory:")
+    top = Agent(ScriptedModel([call("settle"), "settled"]), [settle], name="top")
+    result = await top.run("go", store=store)
+    assert result.outcome == "waiting"
+    result = await top.resume(result.run_id, decisions={result.pending[0].approval_id: True}, store=store)
+    assert (result.output, result.tool_executions[0].value) == ("settled", "5 is due. Done: paid 5")
+    assert looked == ["What is due?"]
 
 
 async def test_a_human_at_hand_is_asked_wherever_the_call_is() -> None:

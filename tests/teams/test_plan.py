@@ -94,7 +94,7 @@ async def test_a_plan_is_reviewed_and_then_carried_out() -> None:
     result = await decided(shop, result, store=store)
     assert result.outcome == "completed"
     assert sorted(shop.did) == ["order 7", "ticket lost"]
-    assert 'Step 2 is done and came to: "T-lost"' in (result.output or "")
+    assert 'Step 2, ticket({"title":"lost"}), is done and came to: T-lost' in (result.output or "")
 
 
 async def test_a_plan_that_cannot_be_carried_out_goes_back_before_anything_runs() -> None:
@@ -103,7 +103,7 @@ async def test_a_plan_that_cannot_be_carried_out_goes_back_before_anything_runs(
     result = await shop.flow.run("x")
     assert result.outcome == "waiting"  # nobody has approved the ticket
     told = said(shop.asked[1])
-    for words in ("no tool 'ordr'", "order, ticket, refund", "step 2", "title", "needs the argument 'amount'"):
+    for words in ("no tool 'ordr'", "order, ticket, refund", "step 2", "title", "amount: missing, and required"):
         assert words in told
     assert "step 3 needs step 4, which does not come before it" in told
 
@@ -125,9 +125,19 @@ async def test_a_rejected_plan_runs_nothing() -> None:
     shop, store = Shop([LOOK, OPEN]), open_store("memory:")
     result = await shop.flow.run("x", store=store)
     result = await decided(shop, result, Decision("deny", reason="not today"), store=store)
-    assert result.outcome == "cancelled"
-    assert "not today" in (result.message or "")
+    assert (result.outcome, result.message) == ("cancelled", "The plan was denied: not today.")
     assert shop.did == []
+    again = await shop.flow.resume(result.run_id, store=store)
+    assert (again.outcome, shop.did) == ("cancelled", [])
+
+
+async def test_a_denial_of_a_new_plan_says_what_is_done() -> None:
+    shop, store = Shop([LOOK, OPEN], [step(3, "ticket", title="second")]), open_store("memory:")
+    shop.broken.add("lost")
+    result = await decided(shop, await shop.flow.run("x", store=store), store=store)
+    result = await decided(shop, result, Decision("deny", by="ann"), store=store)
+    assert result.message == "The plan was denied by ann. Done before: step 1 (order)."
+    assert shop.did == ["order 7"]
 
 
 async def test_an_edited_plan_is_checked_again_and_runs_as_edited() -> None:
@@ -135,6 +145,10 @@ async def test_an_edited_plan_is_checked_again_and_runs_as_edited() -> None:
     async with Runtime(shop.flow, store="memory:") as runtime:
         result = await runtime.run("shop-plan", "x", identity=ANN)
         [row] = await runtime.approvals(identity=ANN)
+        for wrong, why in (({"name": "x"}, "step 2: title: missing"), ({"title": "$3.id"}, "step 2 needs step 3")):
+            edit = Decision("edit", arguments={"plan": {"steps": [LOOK, {**OPEN, "arguments": wrong}]}})
+            with pytest.raises(ApprovalProblem, match=why):
+                await runtime.decide(row.approval_id, edit, by=ANN)
         edit = Decision("edit", arguments={"plan": {"steps": [LOOK, {**OPEN, "arguments": {"title": "found"}}]}})
         await runtime.decide(row.approval_id, edit, by=ANN)
         result = await runtime.wait(result.run_id)
@@ -172,8 +186,9 @@ async def test_a_failed_step_leads_to_a_new_plan_that_keeps_what_is_done() -> No
     result = await decided(shop, await shop.flow.run("x", store=store), store=store)
     assert result.outcome == "waiting"
     told = said(next(request for request in reversed(shop.asked) if "Make a plan" in request.instructions))
-    assert "Step 1 is done" in told
-    assert "Step 2 failed: lost cannot be ticketed." in told
+    assert 'Step 1, order({"number":7}), is done and came to: {"id":"A-7","left":[3,5]}' in told
+    assert 'Step 2, ticket({"title":"lost"}), failed: lost cannot be ticketed.' in told
+    assert "with step numbers from 3" in told
     result = await decided(shop, result, store=store)
     assert (result.outcome, shop.did) == ("completed", ["order 7", "ticket second"])
 
@@ -199,3 +214,126 @@ async def test_steps_that_do_not_depend_on_each_other_run_side_by_side() -> None
     model = ScriptedModel(lambda request: plan if "Make a plan" in request.instructions else "met")
     flow = planned(Agent(model, [meet], name="pair"), review="risky")
     assert (await flow.run("x")).output == "met"
+
+
+async def test_an_edit_cannot_bring_in_what_needs_another_role() -> None:
+    costly = {"plan": {"steps": [LOOK, step(2, "refund", order="A-7", amount=900)]}}
+    shop = Shop([LOOK, OPEN])
+    async with Runtime(shop.flow, store="memory:") as runtime:
+        await runtime.run("shop-plan", "x", identity=ANN)
+        [row] = await runtime.approvals(identity=ANN)
+        with pytest.raises(ApprovalProblem, match="needs the role 'supervisor'"):
+            await runtime.decide(row.approval_id, Decision("edit", arguments=costly), by=ANN)
+
+
+async def test_an_edit_by_code_that_asks_nobody_for_roles_does_not_pass_for_one() -> None:
+    costly = {"plan": {"steps": [LOOK, step(2, "refund", order="A-7", amount=900)]}}
+    shop, store = Shop([LOOK, OPEN]), open_store("memory:")
+    result = await shop.flow.run("x", store=store)
+    result = await decided(shop, result, Decision("edit", arguments=costly), store=store)
+    assert (result.outcome, shop.did) == ("waiting", ["order 7"])
+    assert [(held.tool, held.role) for held in result.pending] == [("refund", "supervisor")]
+
+
+async def test_an_edited_plan_that_cannot_be_carried_out_runs_nothing() -> None:
+    shop, store = Shop([LOOK, OPEN]), open_store("memory:")
+    result = await shop.flow.run("x", store=store)
+    with pytest.raises(ModelError, match=r"cannot be carried out as it was edited: .*no tool 'open'") as failed:
+        await decided(shop, result, Decision("edit", arguments={"plan": {"steps": [step(1, "open")]}}), store=store)
+    assert failed.value.result is not None
+    assert (failed.value.result.outcome, shop.did) == ("failed", [])
+
+
+async def test_a_human_may_leave_steps_out_and_edit_the_rest_of_a_plan() -> None:
+    shop, store = Shop([LOOK, OPEN], [step(3, "ticket", "high", [1], title="second")]), open_store("memory:")
+    shop.broken.add("lost")
+    result = await decided(shop, await shop.flow.run("x", store=store), store=store)
+    shown: Any = result.pending[0].arguments["plan"]
+    assert shown["done"] == [1]
+    edited = {**shown, "steps": [{**shown["steps"][0], "step": 2, "arguments": {"title": "third"}}]}
+    result = await decided(shop, result, Decision("edit", arguments={"plan": edited}), store=store)
+    assert (result.outcome, shop.did) == ("completed", ["order 7", "ticket third"])
+
+
+async def test_a_task_that_needs_no_tool_is_answered() -> None:
+    shop = Shop([])
+    result = await shop.flow.run("hello")
+    assert (result.outcome, result.pending) == ("completed", ())
+    assert "No step was needed, or possible." in (result.output or "")
+
+
+async def test_a_failure_that_nothing_can_be_done_about_is_reported() -> None:
+    shop = Shop([LOOK, step(2, "ticket", "low", title="lost"), step(3, "order", "low", [2], number=8)], [])
+    shop.broken.add("lost")
+    result = await shop.flow.run("x", approve=lambda _: True)
+    assert (result.outcome, shop.did) == ("completed", ["order 7"])
+    assert "failed: lost cannot be ticketed." in (result.output or "")
+    assert 'Step 3, order({"number":8}), was not begun' in (result.output or "")
+
+
+async def test_while_a_step_waits_the_others_go_on() -> None:
+    named = step(2, "ticket", "high", [1], title="$1.id")
+    after = [step(3, "order", "low", [1], number=8), step(4, "order", "low", [3], number=9)]
+    shop, store = Shop([LOOK, named, *after], review="never"), open_store("memory:")
+    result = await shop.flow.run("x", store=store)
+    assert (result.outcome, shop.did) == ("waiting", ["order 7", "order 8", "order 9"])
+    assert (await decided(shop, result, store=store)).outcome == "completed"
+    assert shop.did[3:] == ["ticket A-7"]
+
+
+async def test_the_arguments_that_are_known_are_checked_beside_those_that_are_not() -> None:
+    wrong = step(2, "refund", "low", [1], order="$1.id", amount="much", why="x")
+    shop = Shop([LOOK, wrong], [LOOK, OPEN])
+    assert (await shop.flow.run("x")).outcome == "waiting"
+    told = said(shop.asked[1])
+    assert "step 2: amount: should be a valid integer" in told
+    assert "step 2: why: there is no such" in told
+    assert "order:" not in told
+
+
+async def test_a_result_that_is_kept_apart_is_used_after_a_rest_too() -> None:
+    def look() -> dict[str, Any]:
+        """Look."""
+        return {"all": "x" * 50_000, "id": "A-7"}
+
+    opened: list[str] = []
+
+    @tool(effect="write", risk="high")
+    def ticket(title: str) -> str:
+        """Open a ticket."""
+        opened.append(title)
+        return title
+
+    steps = [step(1, "look"), step(2, "ticket", "high", title="first"), step(3, "ticket", "low", [1, 2], title="$1.id")]
+    plan = dumps({"steps": steps}).decode()
+    model = ScriptedModel(lambda request: plan if "Make a plan" in request.instructions else "done")
+    flow, store = planned(Agent(model, [look, ticket], name="shop"), review="never"), open_store("memory:")
+    result = await flow.run("x", store=store)
+    while result.outcome == "waiting":
+        decisions = {held.approval_id: True for held in result.pending}
+        result = await flow.resume(result.run_id, decisions=decisions, store=store)
+    assert (result.outcome, opened) == ("completed", ["first", "A-7"])
+
+
+async def test_in_a_run_that_defers_its_calls_a_plan_waits_all_the_same() -> None:
+    shop = Shop([LOOK, OPEN])
+    async with Runtime(shop.flow, store="memory:") as runtime:
+        result = await runtime.run("shop-plan", "x", identity=ANN, approvals="defer")
+        assert (result.outcome, [held.tool for held in result.pending]) == ("waiting", ["review_plan"])
+        await runtime.decide(result.pending[0].approval_id, Decision(), by=ANN)
+        assert (await runtime.wait(result.run_id)).outcome == "completed"
+
+
+async def test_what_a_human_is_asked_is_one_line() -> None:
+    shop = Shop([LOOK, OPEN])
+    [held] = (await shop.flow.run("x")).pending
+    assert held.summary == "a plan of 2 steps: order, ticket (high risk)"
+
+
+async def test_the_answer_joins_the_session() -> None:
+    shop, store = Shop([LOOK, OPEN]), open_store("memory:")
+    result = await shop.flow.run("Order 7 is lost.", store=store, session="monday")
+    result = await decided(shop, result, store=store)
+    texts = [message.text for message in await store.sessions.load("monday")]
+    assert texts == ["Order 7 is lost.", result.output]
+    assert [message.text for message in result.messages] == texts

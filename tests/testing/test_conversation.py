@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from glassloop import Agent
 from glassloop.core.messages import Reply, Text, Thinking, ToolCall, ToolResult, UserMessage
-from glassloop.testing import Conversation, ModelServer, OfferedTool, ToolOutcome
+from glassloop.testing import Conversation, ModelServer, OfferedTool, Reaction, StandIn, ToolOutcome
+from glassloop.tools.output import Output
 
 Post = Callable[..., Coroutine[Any, Any, tuple[int, Any, dict[str, str]]]]
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -107,3 +110,24 @@ async def test_reads_both_wires_alike(post: Post, path: str, body: dict[str, Any
 )
 def test_a_result_is_read_as_json_where_it_holds_some(text: str, value: object) -> None:
     assert ToolOutcome("t", {}, text).value == value
+
+
+@dataclass
+class Weather:
+    city: str
+    degrees: int
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+@pytest.mark.parametrize("mode", ["native", "tool"])
+async def test_a_brain_gives_the_answer_that_is_wanted_however_it_is_asked_for(wire: Any, mode: Any) -> None:
+    def brain(conversation: Conversation) -> Reaction:
+        if conversation.wanted is None:
+            return "in words"
+        assert conversation.wanted["required"] == ["city", "degrees"]
+        return conversation.answer(city=conversation.user, degrees=29)
+
+    with StandIn(brain, wire=wire).serve() as chosen:
+        typed = await Agent(output=Output(Weather, mode=mode)).run("北京", model=chosen.model)
+        assert typed.value == Weather("北京", 29)
+        assert (await Agent().run("北京", model=chosen.model)).output == "in words"

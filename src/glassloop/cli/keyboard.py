@@ -5,8 +5,10 @@ from __future__ import annotations
 import getpass
 import json
 import sys
+from dataclasses import dataclass
 from typing import Any, cast
 
+from glassloop.cli.plans import plan_of, show_plan
 from glassloop.cli.printable import printable
 from glassloop.cli.signals import insist_on_interrupts
 from glassloop.core.result import Decision, PendingApproval
@@ -59,8 +61,32 @@ class Lines:
         return line.rstrip("\r\n")
 
 
+@dataclass(frozen=True)
+class _Words:
+    """How a human is asked."""
+
+    ask: str
+    why: str
+    draft: str
+    must: str
+
+
+_CALL = _Words(
+    "Run it? [y]es, [n]o, [e]dit the arguments: ",
+    "Why not (for the model; may be empty): ",
+    "Arguments as JSON: ",
+    "The arguments must be a JSON object, e.g. {}.",
+)
+_PLAN = _Words(
+    "Carry it out? [y]es, [n]o, [e]dit the plan: ",
+    "Why not (may be empty): ",
+    "Plan as JSON: ",
+    'The plan must be a JSON object: {"steps": [...]}.',
+)
+
+
 class Approvals:
-    """Asks about held calls: yes, no with a reason for the model, or other arguments.
+    """Asks about held calls: yes, no with a reason for the model, or other arguments; and about plans.
 
     Args:
         lines: where the answers come from.
@@ -86,6 +112,11 @@ class Approvals:
 
     def _show(self, pending: PendingApproval) -> None:
         role = f", needs the role {pending.role}" if pending.role else ""
+        plan = plan_of(pending)
+        if plan is not None:
+            self._tell(f"The plan needs your yes{role}:")
+            show_plan(plan)
+            return
         self._tell(f"{pending.tool} needs your yes (risk {pending.risk}{role}). Arguments:")
         for name, value in pending.arguments.items():
             self._tell(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
@@ -93,30 +124,31 @@ class Approvals:
             self._tell("  none")
 
     def _decision(self, pending: PendingApproval) -> Decision:
+        words = _CALL if plan_of(pending) is None else _PLAN
         while True:
-            answer = self.lines.read("Run it? [y]es, [n]o, [e]dit the arguments: ").strip().lower()
+            answer = self.lines.read(words.ask).strip().lower()
             if answer in _YES:
                 return Decision("approve", by=self.by)
             if answer in _NO:
-                reason = self.lines.read("Why not (for the model; may be empty): ").strip()
+                reason = self.lines.read(words.why).strip()
                 return Decision("deny", reason=reason or None, by=self.by)
-            if answer in _EDIT and (arguments := self._edited(pending)) is not None:
+            if answer in _EDIT and (arguments := self._edited(pending, words)) is not None:
                 return Decision("edit", by=self.by, arguments=arguments)
             if answer not in _EDIT:
                 self._tell("Please answer y, n or e.")
 
-    def _edited(self, pending: PendingApproval) -> dict[str, Any] | None:
-        draft = json.dumps(dict(pending.arguments), ensure_ascii=False)
-        text = self.lines.read("Arguments as JSON: ", draft=draft).strip()
+    def _edited(self, pending: PendingApproval, words: _Words) -> dict[str, Any] | None:
+        shown: Any = pending.arguments["plan"] if words is _PLAN else dict(pending.arguments)
+        text = self.lines.read(words.draft, draft=json.dumps(shown, ensure_ascii=False)).strip()
         try:
             value: Any = json.loads(text)
         except ValueError as error:
             self._tell(f"This is not JSON: {error}.")
             return None
         if not isinstance(value, dict):
-            self._tell("The arguments must be a JSON object, e.g. {}.")
+            self._tell(words.must)
             return None
-        return cast("dict[str, Any]", value)
+        return {"plan": value} if words is _PLAN and "plan" not in value else cast("dict[str, Any]", value)
 
     def _tell(self, line: str) -> None:
         sys.stderr.write(f"{printable(line)}\n")

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TextIO
 
 from glassloop.cli.printable import printable
 from glassloop.cli.problems import CANCELLED, EXIT_CODES, OK, say
@@ -17,9 +17,10 @@ from glassloop.core.ids import root_of
 from glassloop.core.result import RunResult
 
 
-def use_colour(no_color: bool) -> bool:
-    """Whether to colour standard output: on a terminal, without `--no-color` and NO_COLOR (no-color.org)."""
-    return not no_color and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb" and sys.stdout.isatty()
+def use_colour(no_color: bool, out: TextIO | None = None) -> bool:
+    """Whether to colour standard output, or `out`: on a terminal, without `--no-color` and NO_COLOR (no-color.org)."""
+    plain = no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return not plain and (out or sys.stdout).isatty()
 
 
 def write(text: str) -> None:
@@ -124,4 +125,4 @@ def _explain(result: RunResult) -> None:
         limit = f" ({result.limit})" if result.limit else ""
         say(f"Not completed: {result.outcome}{limit}: {why}")
     elif code == CANCELLED:
-        say("Cancelled.")
+        say("Cancelled." if why == "The run was cancelled." else f"Cancelled: {why}")

@@ -83,10 +83,15 @@ def read_tree(url: str, given: str) -> tuple[RunRow, list[Event], list[Event]]:
         raise _unknown(given, url)
     with Background() as background, opened(url, background) as store:
         row, events = find_run(store, background, given)
-        everything = list(events)
-        for each in background.call(store.journal.runs(RunFilter(below=row.id, limit=_MOST))):
-            everything += background.call(store.journal.read(each.id))
-    return row, events, sorted(everything, key=lambda event: event.at)
+        return row, events, with_below(store, background, events)
+
+
+def with_below(store: Store, background: Background, events: Sequence[Event]) -> list[Event]:
+    """The events of a run and those of all runs below it, in the order they happened."""
+    everything = list(events)
+    for each in background.call(store.journal.runs(RunFilter(below=events[0].run_id, limit=_MOST))):
+        everything += background.call(store.journal.read(each.id))
+    return sorted(everything, key=lambda event: event.at)
 
 
 def find_run(store: Store, background: Background, given: str) -> tuple[RunRow, list[Event]]:

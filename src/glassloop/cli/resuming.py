@@ -12,7 +12,7 @@ from glassloop.cli.keyboard import login
 from glassloop.cli.options import limits_of
 from glassloop.cli.output import View
 from glassloop.cli.problems import UsageProblem, say
-from glassloop.cli.recorded import find_run, opened
+from glassloop.cli.recorded import find_run, opened, with_below
 from glassloop.cli.running import Options, asker, chosen_model, conclude, watched
 from glassloop.cli.signals import ended_by_signals
 from glassloop.cli.target import Target
@@ -73,7 +73,7 @@ def go_on(
             say(f"Run {row.id} was completed already.")
         _check(store, background, row.id, decisions, given.roles)
         answers = _answers(state, decisions, ask)
-        view.recall(events)
+        view.recall(with_below(store, background, events))
         limits = limits_of(state.limits, **changed)
         with chosen_model(target, given.model) as model:
             begin = _Resumption(target, row.id, {**decisions, **answers}, limits, model, store)
@@ -136,4 +136,4 @@ class _Resumption:
                 store=self.store,
                 approve=approve,
             )
-        )
+        ).whole()

@@ -14,6 +14,7 @@ from glassloop.cli.deciding import Decider
 from glassloop.cli.keyboard import Approvals, Lines, login
 from glassloop.cli.options import DEFAULT_STORE
 from glassloop.cli.output import View
+from glassloop.cli.plans import plan_of, show_plan
 from glassloop.cli.problems import say
 from glassloop.cli.recorded import opened
 from glassloop.cli.signals import ended_by_signals
@@ -176,6 +177,8 @@ def _explain_waiting(result: RunResult, target: Target, where: str) -> None:
     for pending in result.pending:
         role = f", needs the role {pending.role}" if pending.role else ""
         say(f"  {pending.approval_id}  {pending.summary}  (risk {pending.risk}{role})")
+        if (plan := plan_of(pending)) is not None:
+            show_plan(plan)
     first = result.pending[0].approval_id if result.pending else "APPROVAL"
     if result.pending and result.pending[0].role:
         where = f" --role {result.pending[0].role}{where}"

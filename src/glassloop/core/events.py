@@ -303,6 +303,14 @@ class CancelRequested:
 
 
 @dataclass(frozen=True)
+class SessionTold:
+    """The run waits for a human, and the next run of its session begins (external event): what the run has said so far
+    joined the session, with its open calls as held."""
+
+    type: ClassVar[str] = "session_told"
+
+
+@dataclass(frozen=True)
 class RunContinued:
     """A rested run goes on, with new limits where given."""
 
@@ -396,6 +404,7 @@ JournalData = (
     | ApprovalAsked
     | ApprovalDecided
     | CancelRequested
+    | SessionTold
     | RunContinued
     | RunFinished
     | Unknown
@@ -425,6 +434,7 @@ EVENT_TYPES: dict[str, tuple[type[Any], int]] = {
         ApprovalAsked,
         ApprovalDecided,
         CancelRequested,
+        SessionTold,
         RunContinued,
         RunFinished,
     )

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from glassloop.core.errors import ConfigurationError, Conflict, Fenced
 from glassloop.core.events import DriverClaimed, Event, RunFinished
+from glassloop.core.ids import root_of
 from glassloop.core.messages import Message
 from glassloop.journal.feed import Feed
 from glassloop.journal.projection import (
@@ -168,14 +169,16 @@ class MemoryJournal:
     """A journal that lives and dies with the process; usable from several threads and event loops.
 
     Args:
-        max_finished: so many finished runs are kept; beyond, the one that finished first is forgotten with its blobs,
-            so that a long-lived process does not grow. Runs that have not finished are always kept.
+        max_finished: so many finished runs are kept, each with those below it; beyond, the one that finished first is
+            forgotten with its blobs, so that a long-lived process does not grow. Runs that have not finished are always
+            kept.
     """
 
     def __init__(self, max_finished: int = 256) -> None:
         self._max_finished = max_finished
         self._logs: dict[str, _Log] = {}
         self._finished: dict[str, None] = {}
+        self._below: dict[str, list[str]] = {}
         self._blobs: dict[str, bytes] = {}
         self._holders: Counter[str] = Counter()
         self._lock = threading.Lock()
@@ -198,6 +201,8 @@ class MemoryJournal:
             check_position(run_id, after=after, last=len(log.events))
             if not events and not blobs:
                 return len(log.events)
+            if run_id not in self._logs and root_of(run_id) != run_id:
+                self._below.setdefault(root_of(run_id), []).append(run_id)
             self._logs[run_id] = log
             log.epoch = raised
             if blobs:
@@ -232,8 +237,8 @@ class MemoryJournal:
         wanted = filter or RunFilter()
         is_open = wanted.finished is False or wanted.status in OPEN_STATUSES
         with self._lock:
-            ids = self._logs.keys() - self._finished.keys() if is_open else self._logs.keys()
-            logs = [self._logs[run_id].events for run_id in ids]
+            known = self._logs if wanted.below is None else self._below.get(root_of(wanted.below), ())
+            logs = [self._logs[run_id].events for run_id in known if not (is_open and self._logs[run_id].finished)]
         rows = [row for row in map(summarize, logs) if row is not None and wanted.matches(row)]
         return sorted(rows, key=lambda row: row.id, reverse=True)[: wanted.limit]
 
@@ -279,12 +284,16 @@ class MemoryJournal:
         return len(alone)
 
     def _retire(self, run_id: str, log: _Log) -> None:
-        """Note whether the run has finished, and forget the run that finished first where there are too many."""
+        """Note whether the run has finished, and forget the run that finished first where there are too many.
+
+        Those below another are kept as long as that one: it may still ask what they have come to.
+        """
         self._finished.pop(run_id, None)
-        if not log.finished:
+        if not log.finished or root_of(run_id) != run_id:
             return
         self._finished[run_id] = None
         if len(self._finished) > self._max_finished:
             oldest = next(iter(self._finished))
             del self._finished[oldest]
-            self._let_go(self._logs.pop(oldest))
+            for each in (oldest, *self._below.pop(oldest, ())):
+                self._let_go(self._logs.pop(each))

@@ -210,8 +210,7 @@ class Recorder:
         return not self._pending and not self._failed
 
     def _turn_to_write(self) -> Turn | None:
-        rests = self.state.finished is not None or self.state.rested
-        return self.turn(self.state) if rests and not self.apart else None
+        return self.turn(self.state) if self.state.finished is not None and not self.apart else None
 
     async def _rebase(self, events: list[Event]) -> list[Event]:
         """Others appended (a decision, a cancellation): take theirs first, then ours. Returns what is still to write.

@@ -28,6 +28,7 @@ from glassloop.core.events import (
     RunFinished,
     RunKind,
     RunStarted,
+    SessionTold,
     Summarized,
     ToolAborted,
     ToolFinished,
@@ -35,7 +36,7 @@ from glassloop.core.events import (
     UndoStarted,
 )
 from glassloop.core.limits import Limits
-from glassloop.core.messages import Message, Reply, ToolCall, ToolResult
+from glassloop.core.messages import Message, Reply, Text, ToolCall, ToolResult
 from glassloop.core.usage import Usage
 
 Round = frozenset[tuple[str, str, str]]
@@ -181,9 +182,7 @@ class State:
                 self.finished = self.failure = self.cancel = self.aborted = None
                 self.fresh_nudges.clear()
             case RunFinished():
-                self.finished = data
-                self.fresh_epoch = self.epoch + 1
-                self.asking = None
+                self._finish(data)
             case _:
                 self._apply_rare(data)
 
@@ -214,7 +213,7 @@ class State:
         match event.data:
             case RunStarted() | DriverClaimed() | RunContinued():
                 self.last_at = event.at
-            case CancelRequested():
+            case CancelRequested() | SessionTold():
                 pass
             case ApprovalDecided():
                 self.last_at = max(self.last_at, event.at)
@@ -236,6 +235,13 @@ class State:
             self.conversation.append(self.replies[0])
             self.open_calls = {data.call.id: data.call}
         self.started_at = event.at
+
+    def _finish(self, data: RunFinished) -> None:
+        self.finished = data
+        self.fresh_epoch = self.epoch + 1
+        self.asking = None
+        if data.output and not self.replies:  # a flow has no replies of its own, only what it comes to
+            self.conversation.append(Reply((Text(data.output),)))
 
     def _decide(self, data: ApprovalDecided) -> None:
         if data.approval_id in self.decided:

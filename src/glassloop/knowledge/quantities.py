@@ -142,7 +142,7 @@ def quantities(text: str) -> list[Quantity]:
     period = periods.pop() if len(periods) == 1 else ""
     found: list[Quantity] = []
     for match in _QUANTITY.finditer(text):
-        measured = None if _LABEL.search(text[: match.start()]) else _measured(match)
+        measured = None if _LABEL.search(text[max(0, match.start() - 12) : match.start()]) else _measured(match)
         if measured is None:
             continue
         kind, size = measured

@@ -301,6 +301,6 @@ def _remove(cursor: sqlite3.Cursor, collection: str, source: str) -> int:
     if not cursor.execute(
         "SELECT 1 FROM glassloop_knowledge_documents WHERE collection_id = ?", (collection_id,)
     ).fetchone():
-        pass
+        cursor.execute(f"DROP TABLE {words_table(collection_id)}")
         cursor.execute("DELETE FROM glassloop_knowledge_collections WHERE id = ?", (collection_id,))
     return len(ids)

@@ -1,8 +1,8 @@
 """What a run adds to its session: a projection of its events.
 
-A run hands its messages over whenever it rests. One that waits for a human hands them over with a placeholder for each
-open call, so that the session is usable meanwhile; what becomes of the call is told by a later message, since the
-placeholder may have been read by then.
+A run hands its messages over when it ends. Where it waits for a human, and the next run of the session begins meanwhile,
+it hands over what there is, with a placeholder for each open call; what becomes of the call is then told by a later
+message, since the placeholder has been read.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from glassloop.core.events import DriverRested, Event, RunFinished
+from glassloop.core.events import Event, RunFinished, SessionTold
 from glassloop.core.ids import root_of
 from glassloop.core.messages import Message, Reply, ToolCall, ToolResult, UserMessage
 from glassloop.journal.journal import Turn
@@ -35,7 +35,7 @@ class HandedOver:
 
 
 def turn_of(state: State, before: HandedOver | None) -> Turn | None:
-    """What a run that rests adds to its session now; None where it has no session, or goes on.
+    """What a run that has ended, or waits, adds to its session now; None where it has no session, or goes on.
 
     Args:
         state: the run.
@@ -65,7 +65,7 @@ def _rests_of(events: Sequence[Event], history: Sequence[Message]) -> Iterator[t
     state, before = State(conversation=list(history)), None
     for event in events:
         state.apply(event)
-        if isinstance(event.data, DriverRested | RunFinished):
+        if isinstance(event.data, SessionTold | RunFinished):
             turn = turn_of(state, before)
             if turn is not None:
                 before = HandedOver(len(state.conversation), dict(state.open_calls))

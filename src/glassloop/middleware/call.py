@@ -120,8 +120,13 @@ def question(
     role: str | None = None,
     expires: float | None = None,
 ) -> ApprovalAsked:
-    """The event that asks a human about a call; `expires` in seconds from now."""
+    """The event that asks a human about a call; `expires` in seconds from now.
+
+    A function with an attribute `approval_summary` says by it, from the arguments, what is asked.
+    """
     arguments = dumps(call.arguments).decode()
+    words = getattr(call.found.function, "approval_summary", None)
+    asks = f"{call.found.name}({arguments[1:-1]})" if words is None else words(call.arguments)
     doubt = "this may have happened already: " if kind == "doubt" else ""
     return ApprovalAsked(
         approval_id=new_id("appr"),
@@ -129,7 +134,7 @@ def question(
         tool=call.found.name,
         arguments=arguments,
         fingerprint=call.fingerprint,
-        summary=f"{doubt}{call.found.name}({arguments[1:-1]})"[:300],
+        summary=f"{doubt}{asks}"[:300],
         risk=call.found.risk,
         role=role,
         expires_at=None if expires is None else now_ms() + int(expires * 1000),

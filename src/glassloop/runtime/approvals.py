@@ -11,6 +11,7 @@ from glassloop.core.result import Decision
 from glassloop.journal.projection import ApprovalRow
 from glassloop.middleware.approval import Approval
 from glassloop.middleware.stack import tool_layers
+from glassloop.runnable import everyone
 
 if TYPE_CHECKING:
     from glassloop.runnable import Runnable
@@ -59,17 +60,26 @@ def check_edit(runs: Runnable | None, name: str, decision: Decision, who: Identi
         return
     if decision.arguments is None:
         raise ApprovalProblem("An edit needs the arguments to run instead.", "invalid")
-    tool = runs.tools.given(name) if isinstance(runs, Agent) else None
-    if not isinstance(runs, Agent) or tool is None:
+    agent = _agent_with(runs, name)
+    tool = agent.tools.given(name) if agent is not None else None
+    if agent is None or tool is None:
         return
     try:
         checked = tool.validate(decision.arguments)
     except ToolError as error:
         raise ApprovalProblem(str(error), "invalid") from error
-    layer = next(layer for layer in tool_layers(runs.middleware) if isinstance(layer, Approval))
+    layer = next(layer for layer in tool_layers(agent.middleware) if isinstance(layer, Approval))
     need = layer.when(tool, checked.arguments)
     if isinstance(need, str) and need not in who.roles:
         raise ApprovalProblem(f"With these arguments it needs the role {need!r}.", "forbidden")
+
+
+def _agent_with(runs: Runnable | None, name: str) -> Agent | None:
+    """Whose tool it is: of what is run itself, or else of the one agent below it that has it."""
+    if runs is None:
+        return None
+    having = [one for one in everyone([runs]).values() if isinstance(one, Agent) and one.tools.given(name)]
+    return having[0] if len(having) == 1 or runs in having else None
 
 
 def _by(row: ApprovalRow) -> str:

@@ -186,9 +186,15 @@ class Runtime:
             raise ConfigurationError(f"There is no run {run_id!r} in {self.store.url}.")
         return result
 
-    def watch(self, run_id: str, after: int = 0) -> AsyncGenerator[Event]:
-        """Follow a run until it rests: committed events after `after`, and live ones (seq 0) if it is driven here."""
-        return self._hub.watch(self.store.journal, run_id, after)
+    def watch(self, run_id: str, after: int = 0, *, whole: bool = False) -> AsyncGenerator[Event]:
+        """Follow a run until it rests: committed events after `after`, and live ones (seq 0) if it is driven here.
+
+        Args:
+            run_id: the run.
+            after: the last event that is known already.
+            whole: with the events of the runs below from this call on, as they happen, if they are driven here.
+        """
+        return self._hub.watch(self.store.journal, run_id, after, whole=whole)
 
     async def result(self, run_id: str) -> RunResult | None:
         """What a run has come to so far; None where there is no such run."""
@@ -199,6 +205,16 @@ class Runtime:
         values = {done.call_id: await self._value(done.value) for _, done in state.executions if done.value is not None}
         result, runs = await with_below(self.store, result_of(state, values)), self._known.get(state.agent)
         return result if runs is None else runs.completed(result)
+
+    async def tree(self, run_id: str) -> list[RunResult]:
+        """What a run has come to so far, and after it what all runs below it have, in the order in which they began.
+
+        The calls that a flow has made are those of its runs: `tool_executions` of each.
+        """
+        rows = await self.runs(RunFilter(below=run_id, limit=10_000))
+        below = [row.id for row in sorted(rows, key=lambda row: (row.started_at, row.id))]
+        results = [await self.result(each) for each in (run_id, *below)]
+        return [result for result in results if result is not None]
 
     async def row(self, run_id: str) -> RunRow | None:
         """A run's line in lists."""
@@ -280,8 +296,10 @@ class Runtime:
         check_edit(self._known.get(row.agent), row.tool, decision, by)
         if row.mode == "defer":
             return await self._run_deferred(row, decision)
-        if not await record_answer(self.store.journal, row.run_id, decided(approval_id, decision)):
+        answer = decided(approval_id, decision)
+        if not await record_answer(self.store.journal, row.run_id, answer):
             raise ApprovalProblem("This was decided already.", "decided")
+        self._hub.tell_above(Event(row.run_id, 0, now_ms(), 0, answer))
         self._engine.submit(root_of(row.run_id))
         return None
 

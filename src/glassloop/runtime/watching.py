@@ -10,11 +10,15 @@ from contextlib import aclosing
 from typing import Any, cast
 
 from glassloop.core.events import DriverRested, Event, ModelReplied, ModelRequested, RunFinished
+from glassloop.core.ids import root_of
 from glassloop.journal.journal import Journal
-from glassloop.journal.projection import summarize
+from glassloop.journal.projection import RunFilter, summarize
 
 Told = tuple[Event | None, int]
 """An event, and which one a live one comes after; None ends the stream."""
+
+_BELOW = -1
+"""Instead of a place: the event is of a run below, and comes when it comes."""
 
 
 class Hub:
@@ -27,6 +31,7 @@ class Hub:
     def __init__(self, left: Callable[[str], None]) -> None:
         self._left = left
         self._queues: dict[str, list[asyncio.Queue[Told]]] = {}
+        self._whole: set[asyncio.Queue[Told]] = set()
         self._recorded: dict[str, int] = {}
 
     def watched(self, run_id: str) -> bool:
@@ -39,31 +44,45 @@ class Hub:
         The driver is ahead of the journal: a live event waits for the request or reply that it belongs to, which are
         committed in a moment. Others may stay to be written for longer, and hold nothing up.
         """
+        self.tell_above(event)
         if isinstance(event.data, ModelRequested | ModelReplied):
             self._recorded[event.run_id] = event.seq
         if event.seq == 0:
             for queue in self._queues.get(event.run_id, ()):
                 queue.put_nowait((event, self._recorded.get(event.run_id, 0)))
 
+    def tell_above(self, event: Event) -> None:
+        """Hand an event of a run below another to those who watch the whole tree."""
+        root = root_of(event.run_id)
+        if root == event.run_id:
+            return
+        for queue in self._queues.get(root, ()):
+            if queue in self._whole:
+                queue.put_nowait((event, _BELOW))
+
     def rested(self, run_id: str) -> None:
         """A run is not driven here any more."""
         self._recorded.pop(run_id, None)
 
-    def watch(self, journal: Journal, run_id: str, after: int) -> AsyncGenerator[Event]:
+    def watch(self, journal: Journal, run_id: str, after: int, *, whole: bool = False) -> AsyncGenerator[Event]:
         """Committed events after `after`, in order, and live ones (seq 0) between them, until the run rests.
 
-        Live events count from this call on, whenever the first is asked for.
+        Live events, and with `whole` all events of the runs below, count from this call on, whenever the first is asked
+        for.
         """
-        return _watch(_Place(self, run_id), journal, after)
+        return _watch(_Place(self, run_id, whole), journal, after)
 
-    def enter(self, run_id: str, queue: asyncio.Queue[Told]) -> None:
+    def enter(self, run_id: str, queue: asyncio.Queue[Told], whole: bool) -> None:
         """Somebody watches."""
         self._queues.setdefault(run_id, []).append(queue)
+        if whole:
+            self._whole.add(queue)
 
     def leave(self, run_id: str, queue: asyncio.Queue[Told]) -> None:
         """Somebody watches no more."""
         queues = self._queues[run_id]
         queues.remove(queue)
+        self._whole.discard(queue)
         if not queues:
             del self._queues[run_id]
             self._left(run_id)
@@ -72,10 +91,10 @@ class Hub:
 class _Place:
     """The place of one who watches: given up in the end, or with a generator that is dropped before it began."""
 
-    def __init__(self, hub: Hub, run_id: str) -> None:
+    def __init__(self, hub: Hub, run_id: str, whole: bool) -> None:
         self.run_id = run_id
         self.queue: asyncio.Queue[Told] = asyncio.Queue()
-        hub.enter(run_id, self.queue)
+        hub.enter(run_id, self.queue, whole)
         self.leave = weakref.finalize(self, hub.leave, run_id, self.queue)
         self.leave.atexit = False
 
@@ -102,7 +121,7 @@ async def _in_order(queue: asyncio.Queue[Told], seen: int) -> AsyncGenerator[Eve
             early.append((event, place))
             continue
         if event is not None:
-            seen = max(seen, event.seq)
+            seen = seen if place == _BELOW else max(seen, event.seq)
             yield event
         while early and (event is None or early[0][1] <= seen):
             yield early.popleft()[0]
@@ -113,11 +132,10 @@ async def _in_order(queue: asyncio.Queue[Told], seen: int) -> AsyncGenerator[Eve
 async def _pump(journal: Journal, run_id: str, after: int, queue: asyncio.Queue[Told]) -> None:
     """Put what the journal commits into the queue; None at the end."""
     try:
-        known = await journal.read(run_id)
+        known, rests = await _so_far(journal, run_id)
         for event in known[after:]:
             queue.put_nowait((event, 0))
-        row = summarize(known)
-        if row is None or row.finished or row.status == "waiting":
+        if rests:
             return
         async with aclosing(cast("AsyncGenerator[Event, Any]", journal.follow(run_id, len(known)))) as events:
             async for event in events:
@@ -126,3 +144,21 @@ async def _pump(journal: Journal, run_id: str, after: int, queue: asyncio.Queue[
                     return
     finally:
         queue.put_nowait((None, 0))
+
+
+async def _so_far(journal: Journal, run_id: str) -> tuple[list[Event], bool]:
+    """The events of a run, and whether it rests.
+
+    One that waits for a run below goes on, without an event of its own, from the moment a human has decided there.
+    """
+    known = await journal.read(run_id)
+    while True:
+        row = summarize(known)
+        if row is None or row.finished:
+            return known, True
+        if row.status != "waiting" or await journal.runs(RunFilter(below=run_id, status="running", limit=1)):
+            return known, False
+        latest = await journal.read(run_id)
+        if len(latest) == len(known):
+            return known, True
+        known = latest  # it went on and rested again, meanwhile

@@ -94,8 +94,17 @@ class _Delegate:
         return await delegate(context, runs, task)
 
 
-async def delegate(context: RunContext[Any], runs: Runnable, task: str) -> Any:
-    """Give a task to an agent from inside a tool: a run below the caller's, the same for the same call.
+async def delegate(context: RunContext[Any], runs: Runnable, task: str, *, key: str = "") -> Any:
+    """Give a task to an agent from inside a tool: a run below the caller's, the same for the same call and key.
+
+    Where the agent waits for a human, so does the call: give back what this returns. The function is called again when
+    the decision is there, and takes what has ended meanwhile from here.
+
+    Args:
+        context: of the call.
+        runs: the agent, or flow.
+        task: what it is told; only the first time counts.
+        key: tells the runs that one call begins from each other.
 
     Returns:
         its typed output where it has one, else its text; or that it waits for a human.
@@ -106,7 +115,7 @@ async def delegate(context: RunContext[Any], runs: Runnable, task: str) -> Any:
     """
     if context.below is None:
         raise ConfigurationError("An agent as a tool needs a run: call it through an agent's tools.")
-    result = await context.below.run(context.call_id, runs, task)
+    result = await context.below.run(f"{context.call_id}/{key}" if key else context.call_id, runs, task)
     if result.outcome == "waiting":
         return Pending("", result.run_id)
     if result.outcome != "completed":

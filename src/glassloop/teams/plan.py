@@ -12,7 +12,11 @@ from glassloop.tools.arguments import ArgumentsError
 from glassloop.tools.toolset import ToolIndex
 
 Risk = Literal["low", "medium", "high"]
+REVIEW = "review_plan"
+"""The tool whose call is the review of a plan."""
+
 FEWEST, MOST = 2, 8
+_RISKS: tuple[Risk, ...] = ("low", "medium", "high")
 _REFERENCE = re.compile(r"\$([0-9]{1,4})((?:\.[^.\s]+)*)")
 
 
@@ -98,10 +102,15 @@ def refers(value: Any) -> bool:
     return bool(_referred(value))
 
 
-def is_risky(step: PlanStep, index: ToolIndex) -> bool:
-    """Whether a step is of high risk, by its own word or its tool's."""
+def with_risks(plan: Plan, index: ToolIndex) -> Plan:
+    """The plan with no step's risk below its tool's, whatever the model says."""
+    return Plan(steps=[_with_risk(step, index) for step in plan.steps])
+
+
+def _with_risk(step: PlanStep, index: ToolIndex) -> PlanStep:
     found = index.find(step.action)
-    return step.risk == "high" or (found is not None and found.risk == "high")
+    risks = (step.risk, found.risk) if found is not None else (step.risk,)
+    return step.model_copy(update={"risk": max(risks, key=_RISKS.index)})
 
 
 def _checked(plan: Any, problems: Sequence[str]) -> Any:

@@ -19,6 +19,7 @@ from glassloop.core.messages import (
     ToolResult,
     UserMessage,
 )
+from glassloop.models.model import FINAL_ANSWER
 from glassloop.testing.shapes import array, record, string, texts
 
 WireName = Literal["openai", "anthropic"]
@@ -133,6 +134,21 @@ class Conversation:
     def offers(self, tool: str) -> bool:
         """Whether the tool is on offer."""
         return any(offered.name == tool for offered in self.tools)
+
+    @cached_property
+    def wanted(self) -> Mapping[str, Any] | None:
+        """The JSON Schema that the answer must fit (`Agent(output=...)`), however it is asked for; None for a text."""
+        format_ = self.body.get("response_format") or record(self.body.get("output_config")).get("format")
+        constraint = record(format_)
+        schema = record(constraint.get("json_schema")).get("schema") or constraint.get("schema")
+        by_tool = (offered.schema for offered in self.tools if offered.name == FINAL_ANSWER)
+        return record(schema) or next(by_tool, None)
+
+    def answer(self, **fields: Any) -> str | ToolCall:
+        """The answer that is wanted, to be returned by a brain: JSON, or a call of the tool that takes the answer."""
+        if self.offers(FINAL_ANSWER):
+            return ToolCall("", FINAL_ANSWER, _json(fields))
+        return _json(fields)
 
 
 def _outcome(call: ToolCall | None, result: ToolResult) -> ToolOutcome:
