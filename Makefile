@@ -14,13 +14,14 @@ export EXAMPLE Q QUICK PORT
 PY = .venv/bin/python
 PIP_INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --use-pep517
 
-.PHONY: help run serve test kill check format bench lock clean
+.PHONY: help run serve test kill load check format bench lock clean
 
 help:
 	@echo 'make run [EXAMPLE=ticket] [Q="..."]   run an example and trace its steps (a stand-in model answers unless MODEL is set)'
 	@echo 'make serve [EXAMPLE=ticket] [PORT=8090]  serve an example over HTTP on this machine, with demonstration keys'
 	@echo 'make test                           run the tests'
 	@echo 'make kill [KILLS=1000]              kill the program again and again and audit it (SEED=..., SECONDS=...)'
+	@echo 'make load [RUNS=200] [PARKED=1000]   load a real server over HTTP and audit its journal'
 	@echo 'make check                          lint, formatting and types'
 	@echo 'make format                         format the code and mend what the linter can'
 	@echo 'make bench [QUICK=1]                measure against other agent libraries'
@@ -47,6 +48,9 @@ test: .venv/.installed-test
 kill: .venv/.installed-test
 	@LOCK_SECONDS=30 STOP_SECONDS=20 $(PY) -m pytest tests/kill --deselect tests/kill/test_kill.py
 	@$(PY) tests/kill --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
+
+load: .venv/.installed-test
+	@$(PY) tests/load $(if $(PARKED),--parked $(PARKED),--runs $(or $(RUNS),200))
 
 check: .venv/.installed-test
 	@echo 'ruff check'; $(PY) -m ruff check .

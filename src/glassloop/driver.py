@@ -74,7 +74,8 @@ async def go_on(
     known = await _read(store, run_id, runs)
     started = known.started
     await tell_parent(store.journal, known.events)
-    async with held(store, run_id, started.identity, options.get("when_busy", "queue")) as session:
+    busy, fresh = options.get("when_busy", "queue"), known.session_length is None
+    async with held(store, run_id, started.identity, busy, fresh=fresh) as session:
         seen = await _read(store, run_id, runs)
         before = session if seen.session_length is None else session[: seen.session_length]
         state = fold(seen.events, before)

@@ -31,9 +31,17 @@ _LAST = 3
 
 @asynccontextmanager
 async def held(
-    store: Store, run_id: str, who: Identity, busy: WhenBusy, *, begins: bool = False
+    store: Store, run_id: str, who: Identity, busy: WhenBusy, *, begins: bool = False, fresh: bool = False
 ) -> AsyncGenerator[list[Message]]:
     """Hold the run, and the session if there is one, and read the session's messages.
+
+    Args:
+        store: where both are.
+        run_id: the run.
+        who: on whose behalf, in which session.
+        busy: whether to wait for the session.
+        begins: the run is not in the journal yet.
+        fresh: nobody has driven it yet.
 
     Raises:
         Fenced: another drives the run.
@@ -48,8 +56,9 @@ async def held(
                 await refuse_where_busy(store, who.session, run_id)
             if store.sessions_url is not None:
                 await _catch_up(store, who.session)
-            if begins:
+            if begins or fresh:
                 await _tell_of_held(store, who.session)
+            if begins:
                 await _close_abandoned(store, who.session)
             yield await store.sessions.load(who.session)
 

@@ -260,16 +260,33 @@ def test_killed_at_the_review_it_asks_again_and_writes_one_row(terminal: Start, 
     assert "Going on with run" not in desk.expect(PROMPT), "the next one is another complaint"
 
 
-KILLED_AT = ["query_order_detail(", "observation search_policy", "create_ticket(", "observation create_ticket"]
+@pytest.fixture
+def slow(load: Load) -> Iterator[ModelServer]:
+    """The stand-in model, which takes too long over the answer."""
+    brain: Any = load("ticket").stand_in.brain
+
+    def think(conversation: Conversation) -> Reaction:
+        said = brain(conversation)
+        return Answer(said, delay=60) if conversation.wanted is None else said
+
+    with ModelServer(think) as model:
+        yield model
 
 
-@pytest.mark.parametrize("seen", ["y\n", *KILLED_AT, "ticket-answer"])
-def test_killed_while_it_executes_it_goes_on_and_the_ticket_exists_once(terminal: Start, file: Path, seen: str) -> None:
-    desk = terminal(*START)
+@pytest.mark.parametrize("seen", ["y\n", "query_order_detail(", "create_ticket(", "observation create_ticket", None])
+def test_killed_while_it_executes_it_goes_on_and_the_ticket_exists_once(
+    terminal: Start, slow: ModelServer, file: Path, seen: str | None
+) -> None:
+    desk = terminal(*START, MODEL="openai:m", MODEL_ENDPOINT=slow.url, MODEL_API_KEY="k")
     desk.expect(PROMPT)
     desk.type("y\n")
-    desk.expect(seen)
+    if seen is not None:
+        desk.expect(seen)
+    else:
+        assert slow.wait_for_requests(2, 30), "it writes the answer"
     desk.kill()
+    written = len(rows(file))
+    assert written == 1 or seen is not None
     desk = terminal(*START)
     desk.type("y\n")  # read only where the first yes had not been recorded
     shown = desk.rest()
@@ -277,29 +294,6 @@ def test_killed_while_it_executes_it_goes_on_and_the_ticket_exists_once(terminal
     assert "Going on with run" in shown
     assert shown.count("Ticket TK-0001 is open with priority high.") == 1
     assert "Table tickets:" in shown
-    assert len(rows(file)) == 1
-
-
-def test_killed_while_the_model_writes_the_answer_it_has_one_ticket_and_answers(
-    load: Load, terminal: Start, file: Path
-) -> None:
-    brain: Any = load("ticket").stand_in.brain
-
-    def slow(conversation: Conversation) -> Reaction:
-        said = brain(conversation)
-        return Answer(said, delay=60) if conversation.wanted is None else said
-
-    with ModelServer(slow) as model:
-        desk = terminal(*START, MODEL="openai:m", MODEL_ENDPOINT=model.url, MODEL_API_KEY="k")
-        desk.expect(PROMPT)
-        desk.type("y\n")
-        assert model.wait_for_requests(2, 30)
-        desk.kill()
-    assert len(rows(file)) == 1
-    desk = terminal(*START)
-    shown = desk.rest()
-    assert (desk.process.returncode, "create_ticket(" in shown) == (0, False), shown
-    assert "Ticket TK-0001 is open with priority high." in shown
     assert len(rows(file)) == 1
 
 
@@ -384,3 +378,99 @@ def test_a_plan_with_more_than_500_yuan_needs_a_supervisor(terminal: Start, file
     assert "Refund RF-0001 of 800 yuan is submitted." in shown
     assert "Table refunds:" in shown
     assert [row["amount_cny"] for row in rows(file, "refunds")] == [800]
+
+
+# Over HTTP
+
+
+@pytest.fixture
+def server(served: Start) -> Any:
+    """The ticket desk's server, with demonstration keys."""
+    return served("examples/ticket:app", "--demo")
+
+
+def handle(server: Any, task: str = COMPLAINT, **more: Any) -> dict[str, Any]:
+    status, answer = server.post("/api/v1/ticket-agent/handle", {"task": task, "plan": True, **more})
+    assert status == 200, answer
+    return answer
+
+
+def confirm(server: Any, action: str, body: object = None, key: str = "demo-alice") -> tuple[int, Any]:
+    return server.post(f"/api/v1/agent/confirm/{action}", body, key)
+
+
+def test_a_plan_is_a_pending_action_and_confirmed_as_one(server: Any, file: Path) -> None:
+    answer = handle(server, sessionId="monday")
+    assert (answer["success"], answer["outcome"], answer["answer"], answer["steps"]) == (True, "waiting", None, [])
+    assert answer["tokens"] > 0
+    (action,) = answer["pendingActions"]
+    assert (action["toolName"], action["riskLevel"], action["role"]) == ("review_plan", "high", None)
+    assert action["summary"] == "a plan of 3 steps: query_order_detail, search_policy, create_ticket (high risk)"
+    assert [step["action"] for step in action["args"]["plan"]["steps"]][2] == "create_ticket"
+    assert action["expiresAt"] is None
+    assert confirm(server, action["actionId"], key="demo-bob")[0] == 404
+    assert rows(file) == [], "nothing before the yes"
+
+    status, done = confirm(server, action["actionId"])
+    assert (status, done["ok"]) == (200, True)
+    assert "Ticket TK-0001 is open" in done["message"]
+    result = done["result"]
+    assert (result["traceId"], result["outcome"], result["pendingActions"]) == (answer["traceId"], "completed", [])
+    looked_up = {step["toolName"] for step in result["steps"][:2]}
+    assert (looked_up, result["steps"][2]["toolName"]) == ({"query_order_detail", "search_policy"}, "create_ticket")
+    assert result["steps"][2]["observation"]["ticket"] == "TK-0001"
+    assert result["tokens"] > answer["tokens"]
+    (row,) = rows(file)
+    assert (row["number"], row["opened_by"]) == ("TK-0001", "alice")
+    assert confirm(server, action["actionId"])[0] == 409
+    told = handle(server, "What is its status?", sessionId="monday", plan=False)
+    assert "Tickets: TK-0001" in told["answer"], "the session knows the complaint and its answer"
+    assert len(rows(file)) == 1
+
+
+def test_a_plan_with_more_than_500_yuan_is_a_supervisors_over_http(server: Any, file: Path) -> None:
+    (action,) = handle(server, "Refund 800 yuan for order 2024001")["pendingActions"]
+    assert action["role"] == "supervisor"
+    assert confirm(server, action["actionId"])[0] == 403
+    status, done = confirm(server, action["actionId"], key="demo-sam")
+    assert (status, done["ok"]) == (200, True)
+    assert [(row["amount_cny"], row["requested_by"]) for row in rows(file, "refunds")] == [(800, "alice")]
+
+
+def test_an_action_that_the_plan_did_not_show_is_confirmed_after_it(server: Any, file: Path) -> None:
+    (action,) = handle(server, "The customer of 2024002 wants a refund")["pendingActions"]
+    status, done = confirm(server, action["actionId"])
+    assert (status, done["ok"], done["message"]) == (200, True, "1 more to be confirmed.")
+    (action,) = done["result"]["pendingActions"]
+    assert (action["toolName"], action["args"]["amount"]) == ("submit_refund", 259)
+    assert rows(file, "refunds") == []
+    assert "RF-0001" in confirm(server, action["actionId"])[1]["message"]
+    assert len(rows(file, "refunds")) == 1
+
+
+def test_a_plan_is_edited_or_denied_over_http(server: Any, file: Path) -> None:
+    (action,) = handle(server)["pendingActions"]
+    plan = action["args"]["plan"]
+    plan["steps"][2]["arguments"]["priority"] = "soon"
+    status, problem = confirm(server, action["actionId"], {"decision": "edit", "args": {"plan": plan}})
+    assert status == 422
+    assert "step 3: priority: should be" in problem["detail"]
+    refund = {"order_id": "2024001", "amount": 900, "reason": "x"}
+    costly = {"steps": [{**plan["steps"][2], "action": "submit_refund", "arguments": refund, "depends_on": []}]}
+    assert confirm(server, action["actionId"], {"decision": "edit", "args": {"plan": costly}})[0] == 403
+    plan["steps"][2]["arguments"]["priority"] = "low"
+    assert confirm(server, action["actionId"], {"decision": "edit", "args": {"plan": plan}})[1]["ok"] is True
+    assert [row["priority"] for row in rows(file)] == ["low"]
+    (action,) = handle(server)["pendingActions"]
+    status, done = confirm(server, action["actionId"], {"decision": "deny", "reason": "known already"})
+    assert (status, done["ok"], done["message"]) == (200, True, "The plan was denied by alice: known already.")
+    assert len(rows(file)) == 1
+
+
+def test_killing_the_server_between_the_plan_and_its_confirmation_loses_nothing(served: Start, file: Path) -> None:
+    first = served("examples/ticket:app", "--demo")
+    (action,) = handle(first)["pendingActions"]
+    first.kill()
+    second = served("examples/ticket:app", "--demo")
+    assert confirm(second, action["actionId"])[1]["ok"] is True
+    assert len(rows(file)) == 1

@@ -79,7 +79,7 @@ async def test_an_approval_below_parks_the_whole_tree_and_a_decision_goes_on_wit
     assert (result.outcome, result.output) == ("completed", "top is done")
     assert {row.status for row in await store.journal.runs()} == {"completed"}
     told = [m.text for m in await store.sessions.load("s") if isinstance(m, UserMessage | Reply)]
-    assert told == ["go", "", "[A human decided on the held call of middle. middle is done]", "top is done"]
+    assert told == ["go", "", "top is done"]
 
 
 async def test_one_call_can_begin_several_runs_and_none_of_them_twice() -> None:

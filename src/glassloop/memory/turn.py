@@ -1,8 +1,8 @@
 """What a run adds to its session: a projection of its events.
 
-A run hands its messages over when it ends. Where it waits for a human, and the next run of the session begins meanwhile,
-it hands over what there is, with a placeholder for each open call; what becomes of the call is then told by a later
-message, since the placeholder has been read.
+A run hands its messages over when it ends. Where it waits for a human and the session's next run begins, it hands over
+what there is, with a placeholder for each open call; what becomes of the call is then told by a later message, since
+the placeholder has been read.
 """
 
 from __future__ import annotations
