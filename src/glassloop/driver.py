@@ -34,7 +34,7 @@ from glassloop.options import RunOptions
 from glassloop.results import raise_for, result_of
 from glassloop.stores import Store
 from glassloop.stores.owner import this_process
-from glassloop.tree import Driving, Tree
+from glassloop.tree import Driving, Tree, with_below
 
 if TYPE_CHECKING:
     from glassloop.runnable import Runnable
@@ -82,7 +82,7 @@ async def go_on(
         answers = await _answers(store, state, decisions)
         if state.finished is not None and (state.finished.outcome == "completed" or not known.finished):
             # complete, or ended by another while this driver waited for the session
-            return runs.completed(result_of(state))
+            return runs.completed(await with_below(store, result_of(state)))
         recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before, subscribers=subscribers)
         told = handed_over(seen.events, before)
         recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))

@@ -15,6 +15,7 @@ from glassloop.core.events import (
     DriverRested,
     Event,
     ModelReplied,
+    ModelRequested,
     RunContinued,
     RunFinished,
     RunStarted,
@@ -134,7 +135,9 @@ def project(row: RunRow | None, event: Event) -> RunRow | None:
         case ModelReplied(reply=Reply(usage=usage), cost_usd=cost) | Summarized(asked=True, usage=usage, cost_usd=cost):
             total = None if cost is None or row.cost_usd is None else row.cost_usd + cost
             tokens = row.tokens + usage.total
-            return replace(row, updated_at=event.at, steps=row.steps + 1, tokens=tokens, cost_usd=total)
+            return replace(row, updated_at=event.at, tokens=tokens, cost_usd=total)
+        case ModelRequested():
+            return replace(row, updated_at=event.at, steps=row.steps + 1)
         case RunFinished(outcome=outcome):
             return replace(row, updated_at=event.at, status=outcome, owner=None)
         case ApprovalAsked():

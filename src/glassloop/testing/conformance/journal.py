@@ -20,6 +20,7 @@ from glassloop.core.events import (
     Event,
     JournalData,
     ModelReplied,
+    ModelRequested,
     RunContinued,
     RunFinished,
     RunStarted,
@@ -52,6 +53,11 @@ def started(run_id: str, text: str = "Hello", *, agent: str = "desk", identity: 
     """The first event of a run."""
     who = identity or Identity()
     return event(run_id, RunStarted(agent, "print", who, UserMessage(text), Limits()), at=1_000)
+
+
+def requested(run_id: str) -> Event:
+    """A model is asked."""
+    return event(run_id, ModelRequested("gpt-5", "i", "t", "s", ((0, 1),), "d"), at=2_000, step=1)
 
 
 def replied(run_id: str, cost_usd: float | None = 0.5) -> Event:
@@ -358,14 +364,15 @@ class JournalConformance:
     async def test_a_run_is_listed_with_what_happened_to_it(self, journal: Journal, run_id: str) -> None:
         identity = Identity("ann", "acme", ("clerk",), "s-1")
         await journal.append(run_id, [started(run_id, "Where is it?", identity=identity)], after=0, epoch=1)
-        await journal.append(run_id, [replied(run_id), replied(run_id)], after=1, epoch=1)
+        await journal.append(run_id, [requested(run_id), replied(run_id), replied(run_id)], after=1, epoch=1)
         [row] = await journal.runs()
         assert (row.id, row.agent, row.session, row.user, row.tenant) == (run_id, "desk", "s-1", "ann", "acme")
         assert (row.status, row.input, row.started_at, row.updated_at) == ("running", "Where is it?", 1_000, 2_000)
-        assert (row.steps, row.tokens, row.cost_usd) == (2, 240, 1.0)
-        await journal.append(run_id, [replied(run_id, None), replied(run_id), finished(run_id)], after=3, epoch=1)
+        assert (row.steps, row.tokens, row.cost_usd) == (1, 240, 1.0)
+        more = [requested(run_id), replied(run_id, None), replied(run_id), finished(run_id)]
+        await journal.append(run_id, more, after=4, epoch=1)
         [row] = await journal.runs()
-        assert (row.status, row.updated_at, row.steps, row.cost_usd) == ("completed", 3_000, 4, None)
+        assert (row.status, row.updated_at, row.steps, row.cost_usd) == ("completed", 3_000, 2, None)
 
     async def test_a_run_waits_until_all_approvals_are_decided(self, journal: Journal, run_id: str) -> None:
         async def status(*news: JournalData) -> tuple[str, int]:
