@@ -229,7 +229,10 @@ async def test_a_wrong_answer_that_looks_like_a_call_is_a_wrong_answer_unless_it
 async def test_a_failed_run_undoes_its_writes_and_keeps_the_text() -> None:
     undone: list[str] = []
 
-    @tool(effect="write", undo=lambda arguments, _: undone.append(arguments["text"]))
+    def take_back(arguments: dict[str, Any], _: str) -> None:
+        undone.append(arguments["text"])
+
+    @tool(effect="write", undo=take_back)
     def write(text: str) -> str:
         """Write."""
         return text

@@ -46,6 +46,7 @@ def result_as_dict(result: RunResult) -> dict[str, Any]:
         "steps": result.steps,
         "usage": {**asdict(result.usage), "total": result.usage.total},
         "cost_usd": result.cost_usd,
+        "spent": asdict(result.spent),
         "seconds": result.seconds,
         "tool_executions": [asdict(execution) for execution in result.tool_executions],
         "pending": [asdict(pending) for pending in result.pending],

@@ -15,7 +15,7 @@ from glassloop.testing.shapes import array, record
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _NOT_STRICT = (
     *("allOf", "oneOf", "not", "if", "dependentRequired", "dependentSchemas", "patternProperties", "default"),
-    *("minLength", "maxLength", "prefixItems", "uniqueItems", "contains"),
+    *("prefixItems", "uniqueItems", "contains"),
 )
 _NOT_AT_ANTHROPIC = (
     *("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength"),
