@@ -24,7 +24,7 @@ from glassloop.core.messages import Message
 from glassloop.core.result import Decision, RunResult
 from glassloop.holding import check_readable, hand_over, held, session_length
 from glassloop.journal.deferred import record_answer, tell_parent
-from glassloop.journal.projection import ApprovalFilter, summarize
+from glassloop.journal.projection import WITHDRAW, ApprovalFilter, summarize
 from glassloop.journal.recorder import Recorder, Subscriber
 from glassloop.journal.state import State, fold
 from glassloop.journal.view import message_digest
@@ -159,7 +159,8 @@ async def _answers(store: Store, state: State, decisions: Mapping[str, Decision 
         ConfigurationError: an approval that the run does not wait for.
     """
     # a deferred call runs by itself, where it is decided
-    waiting = {asked.approval_id for asked in state.asked.values() if asked.mode != "defer"} - state.decided.keys()
+    held = (asked for asked in state.asked.values() if asked.mode != "defer" and asked.call_id in state.open_calls)
+    waiting = {asked.approval_id for asked in held} - state.decided.keys()
     answers: list[ApprovalDecided] = []
     for approval_id, decision in decisions.items():
         answer, recorded = decided(approval_id, decision), state.decided.get(approval_id)
@@ -176,5 +177,5 @@ async def _answer_below(store: Store, root: str, answer: ApprovalDecided) -> boo
     """Record a decision on a call of a run below; False where none waits for it."""
     for row in await store.journal.approvals(ApprovalFilter(id=answer.approval_id)):
         if row.run_id != root and root_of(row.run_id) == root and row.mode != "defer":
-            return row.decision is not None or await record_answer(store.journal, row.run_id, answer)
+            return row.decision not in (None, WITHDRAW) or await record_answer(store.journal, row.run_id, answer)
     return False

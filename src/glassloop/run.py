@@ -84,7 +84,7 @@ class Driven:
     async def interrupted(self) -> None:
         """The driving was cancelled: so is the run, unless it is only let go of; then any driver may go on."""
         if self.letting_go():
-            self.recorder.record(DriverRested())
+            self.recorder.record(DriverRested(waiting=False))
             return await self.recorder.commit()
         return await self.finish(Finish("cancelled", message="The run was cancelled."))
 

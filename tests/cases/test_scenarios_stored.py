@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 from durable import ANN, Desk, Process, Start, Trace, asks, desk_agent, five, rows, tamper
 from judge.shape import mapping
+from redis.exceptions import ResponseError
 from scenario import add, chat, summary_of
 
 from glassloop import Agent, Identity, Limits, RunContext, tool
@@ -38,6 +39,7 @@ from glassloop.models.model import ModelRequest
 from glassloop.runtime import Runtime
 from glassloop.stores import Store, open_store
 from glassloop.testing import ModelServer, ScriptedModel, call
+from servers import redis_client, redis_server
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
 
@@ -238,6 +240,33 @@ def _moved(what: str) -> int:
 
 
 @linux
+def without_what_is_not_basic(directory: Path) -> list[str]:
+    """Options of a server that knows no modules, no administration, and of the data types only the oldest."""
+    with redis_server(directory) as server, redis_client(server.database(0)) as client:
+
+        def commands(*categories: str) -> set[str]:
+            return {name.decode() for each in categories for name in client.execute_command("ACL", "CAT", each)}
+
+        new = commands("stream", "geo", "hyperloglog", "bitmap")
+        gone = new | commands("admin") | {"module", "config", "info", "keys", "flushall"}
+    assert {"xadd", "geoadd", "pfadd", "debug"} <= gone
+    return [word for name in sorted(gone) for word in ("--rename-command", name, "")]
+
+
+async def test_F09_a_plain_redis_is_enough(tmp_path: Path) -> None:
+    agent = Agent(ScriptedModel([call("add", a=1, b=2), "3", "again 3"]), [add])
+    with redis_server(tmp_path, *without_what_is_not_basic(tmp_path)) as server:
+        with redis_client(server.database(0)) as client, pytest.raises(ResponseError, match="unknown command"):
+            client.execute_command("MODULE", "LIST")
+        async with open_store("memory:", server.database(0)) as store:
+            assert (await agent.run("1 + 2", session="s", store=store)).output == "3"
+            assert (await agent.run("and now?", session="s", store=store)).output == "again 3"
+            assert len(await store.sessions.load("s")) == 6
+    with pytest.raises(StoreError, match=r"Redis at 127\.0\.0\.1:\d+ cannot be reached"):
+        async with open_store("memory:", server.database(0)):
+            pass
+
+
 async def test_F10_a_turn_costs_what_it_adds_and_a_window_what_it_shows(store: Store) -> None:
     def dump(page: int) -> str:
         """Return 300 kB."""

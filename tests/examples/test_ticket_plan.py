@@ -320,7 +320,7 @@ def test_an_edited_plan_is_checked_and_carried_out_as_edited(terminal: Start, fi
         desk.type("e\n")
         assert '"action": "create_ticket"' in desk.expect('"done": []}'), "the plan is there to be edited"
         step = {"step": 1, "action": "create_ticket", "arguments": {**ticket, "priority": priority}}
-        edited = {"steps": [{**step, "description": "at once", "risk": "high", "depends_on": []}]}
+        edited: dict[str, Any] = {"steps": [{**step, "description": "at once", "risk": "high", "depends_on": []}]}
         desk.type("\x15" + json.dumps(edited) + "\n")
         if priority == "soon":
             desk.expect("step 1: priority: should be 'low', 'normal', 'high' or 'urgent'")
@@ -456,7 +456,9 @@ def test_a_plan_is_edited_or_denied_over_http(server: Any, file: Path) -> None:
     assert status == 422
     assert "step 3: priority: should be" in problem["detail"]
     refund = {"order_id": "2024001", "amount": 900, "reason": "x"}
-    costly = {"steps": [{**plan["steps"][2], "action": "submit_refund", "arguments": refund, "depends_on": []}]}
+    costly: dict[str, Any] = {
+        "steps": [{**plan["steps"][2], "action": "submit_refund", "arguments": refund, "depends_on": []}]
+    }
     assert confirm(server, action["actionId"], {"decision": "edit", "args": {"plan": costly}})[0] == 403
     plan["steps"][2]["arguments"]["priority"] = "low"
     assert confirm(server, action["actionId"], {"decision": "edit", "args": {"plan": plan}})[1]["ok"] is True

@@ -156,9 +156,7 @@ def _with_tasks(
                 below = _with_tasks(below, chance, plan, depth=1, most=1)
             else:
                 collapses = chance.random() < 0.2
-                below = replace(
-                    below, steps=_steps(below.name, chance, (1, 2), undone=collapses), collapses=collapses
-                )
+                below = replace(below, steps=_steps(below.name, chance, (1, 2), undone=collapses), collapses=collapses)
             plan[below.name] = below
             given.append(PlannedCall(below.agent, below.name))
         mixed = [*own, *given]

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+import json
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import anthropic
 import jsonschema_rs
 import openai
 import pytest
-from anthropic.lib._parse._transform import transform_schema
 from hypothesis import given
 from hypothesis import strategies as st
-from openai.lib._pydantic import to_strict_json_schema
 from pydantic import BaseModel, Field, TypeAdapter
 
 from glassloop import Agent, Output
@@ -33,13 +33,15 @@ from glassloop.models.model import (
 from glassloop.models.openai_chat import OpenAIChat
 from glassloop.testing import ModelServer
 from glassloop.testing.chat_rules import chat_violations
-from glassloop.testing.format_rules import messages_format_violations
+from glassloop.testing.format_rules import chat_format_violations, messages_format_violations
 
 Q = UserMessage("q")
 ADD = ToolSpec("add", "Adds.", {"type": "object", "properties": {"a": {"type": "integer"}}})
 SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}}, "required": ["a"]}
 SPEC = OutputSpec(SCHEMA, description="Both.")
 OPENAI_URL, ANTHROPIC_URL = "https://api.openai.com/v1", "https://api.anthropic.com"
+
+PART = '{"kind":"part","size":4,"code":"ab"}'
 
 Play = Callable[..., Awaitable[tuple[Reply, list[ModelPart]]]]
 
@@ -86,7 +88,7 @@ async def test_openai_is_sent_a_strict_schema() -> None:
 
 
 async def test_a_schema_that_is_open_is_sent_as_it_is() -> None:
-    open_one = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
+    open_one: dict[str, Any] = {"type": "object", "properties": {"a": {}}, "required": ["a"]}
     sent = await body(chat(OPENAI_URL), output=OutputSpec(open_one))
     assert sent["response_format"]["json_schema"] == {"name": "answer", "schema": open_one, "strict": False}
 
@@ -199,14 +201,11 @@ def test_a_fitted_schema_breaks_no_rule(type_: Any, subset: Subset) -> None:
         assert subset is ANTHROPIC
         return
     if subset is OPENAI:
-        request = {
-            "response_format": {"type": "json_schema", "json_schema": {"name": "a", "strict": True, "schema": schema}}
-        }
-        assert chat_violations({"model": "m", "messages": [{"role": "user", "content": "q"}], **request}) == []
+        format_ = {"name": "a", "strict": True, "schema": schema}
+        assert chat_format_violations({"response_format": {"type": "json_schema", "json_schema": format_}}) == []
     else:
-        assert (
-            messages_format_violations({"output_config": {"format": {"type": "json_schema", "schema": schema}}}) == []
-        )
+        config = {"format": {"type": "json_schema", "schema": schema}}
+        assert messages_format_violations({"output_config": config}) == []
     jsonschema_rs.validator_for(schema)
 
 
@@ -256,43 +255,35 @@ def test_null_for_what_need_not_be_given_leaves_its_default() -> None:
 # As the official SDKs have it
 
 
-def required_everywhere(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A strict schema's names and rules of closing, without what the SDK adds for itself."""
-    return {
-        name: sorted(schema[name]) if name == "required" else schema[name]
-        for name in ("required", "additionalProperties")
-    }
+def shape(schema: Any) -> Any:
+    """What a schema says about its properties, without what the SDKs say in words."""
+    names = sorted(schema["properties"])
+    return names, sorted(schema["required"]), schema["additionalProperties"]
 
 
-def test_openais_sdk_requires_the_same() -> None:
-    ours = fitted(Output(Part).spec.schema, OPENAI)
-    assert ours is not None
-    theirs = to_strict_json_schema(Part)
-    assert required_everywhere(ours) == required_everywhere(theirs)
-    assert ours["properties"]["size"] == {**theirs["properties"]["size"], "title": None} | ours["properties"]["size"]
-
-
-def test_anthropics_sdk_keeps_the_same_keywords() -> None:
-    ours, theirs = fitted(Output(Part).spec.schema, ANTHROPIC), transform_schema(Part)
-    assert ours is not None
-    assert required_everywhere(ours) == required_everywhere(theirs)
-    for name, node in ours["properties"].items():
-        assert {key: node[key] for key in ("type", "const") if key in theirs["properties"][name]} == {
-            key: theirs["properties"][name][key] for key in ("type", "const") if key in theirs["properties"][name]
-        }
-
-
-async def test_openais_sdk_reads_the_same_value() -> None:
-    said = '{"kind":"part","size":4,"code":"ab"}'
-    async with ModelServer(lambda _: said) as server:
+async def test_openais_sdk_sends_the_same_and_reads_the_same() -> None:
+    async with ModelServer(lambda _: PART) as server:
         model = OpenAIChat("m", base_url=server.url, api_key="k", profile="openai")
         ours = (await Agent(model, output=Part).run("q")).value
         async with openai.AsyncOpenAI(base_url=server.url, api_key="k", max_retries=0) as client:
             history: Any = [{"role": "user", "content": "q"}]
             theirs = await client.chat.completions.parse(model="m", messages=history, response_format=Part)
-        formats = [request.body["response_format"] for request in server.requests]
+        one, two = (request.body["response_format"]["json_schema"] for request in server.requests)
     assert theirs.choices[0].message.parsed == ours == Part(kind="part", size=4, code="ab")
-    assert formats[0]["json_schema"]["strict"] is formats[1]["json_schema"]["strict"] is True
+    assert (one["strict"], two["strict"]) == (True, True)
+    assert shape(one["schema"]) == shape(two["schema"])
+
+
+async def test_anthropics_sdk_sends_the_same_and_reads_the_same() -> None:
+    async with ModelServer(lambda _: PART) as server:
+        model = Anthropic("m", base_url=server.anthropic_url, api_key="k")
+        ours = (await Agent(model, output=Output(Part, mode="native")).run("q")).value
+        async with anthropic.AsyncAnthropic(base_url=server.anthropic_url, api_key="k", max_retries=0) as client:
+            history: Any = [{"role": "user", "content": "q"}]
+            theirs = await client.messages.parse(model="m", max_tokens=99, messages=history, output_format=Part)
+        one, two = (request.body["output_config"]["format"] for request in server.requests)
+    assert theirs.parsed_output == ours == Part(kind="part", size=4, code="ab")
+    assert shape(one["schema"]) == shape(two["schema"])
 
 
 # Replies
@@ -318,31 +309,30 @@ def test_the_answers_tool_is_made_once() -> None:
     assert answer_tool(SPEC).description.endswith("Both.")
 
 
+def streaming(*calls: Any) -> OpenAIChat:
+    """A model whose server streams these pieces of calls."""
+    chunks: list[Any] = [{"choices": [{"delta": {"tool_calls": [call]}}]} for call in calls]
+    chunks.append({"choices": [{"delta": {}, "finish_reason": "tool_calls"}]})
+    lines = [*map(json.dumps, chunks), "[DONE]"]
+    answer = FakeAnswer.sse("".join(f"data: {line}\n\n" for line in lines))
+    return OpenAIChat("m", base_url="https://one.test/v1", transport=FakeTransport(answer))
+
+
 async def test_only_the_arguments_of_the_answers_tool_are_shown(play: Play) -> None:
-    first = {"index": 0, "id": "a", "function": {"name": "final_answer", "arguments": '{"a"'}}
-    chunks: list[Any] = [
-        {"choices": [{"delta": {"tool_calls": [first]}}]},
-        {
-            "choices": [
-                {"delta": {"tool_calls": [{"index": 1, "id": "b", "function": {"name": "add", "arguments": "{"}}]}}
-            ]
-        },
-        {"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"arguments": ":1}"}}]}}]},
-        {"choices": [{"delta": {"tool_calls": [{"index": 1, "function": {"arguments": "}"}}]}}]},
-        {"choices": [{"delta": {}, "finish_reason": "tool_calls"}]},
+    deltas = [
+        {"index": 0, "id": "a", "function": {"name": "final_answer", "arguments": '{"a"'}},
+        {"index": 1, "id": "b", "function": {"name": "add", "arguments": "{"}},
+        {"index": 0, "function": {"arguments": ":1}"}},
+        {"index": 1, "function": {"arguments": "}"}},
     ]
-    answer = FakeAnswer.sse(*chunks)
-    model = OpenAIChat("m", base_url="https://one.test/v1", transport=FakeTransport(answer))
     request = ModelRequest((Q,), tools=(ADD,), output=OutputSpec(SCHEMA, "tool"), stream=True)
-    reply, parts = await play(model, request)
+    reply, parts = await play(streaming(*deltas), request)
     assert parts == [TextPart('{"a"'), TextPart(":1}")]
     assert [call.name for call in reply.calls] == ["final_answer", "add"]
 
 
 async def test_a_tool_of_that_name_is_like_any_other_where_no_answer_is_wanted(play: Play) -> None:
     call = {"index": 0, "id": "a", "function": {"name": "final_answer", "arguments": "{}"}}
-    answer = FakeAnswer.sse({"choices": [{"delta": {"tool_calls": [call]}, "finish_reason": "tool_calls"}]})
-    model = OpenAIChat("m", base_url="https://one.test/v1", transport=FakeTransport(answer))
     own = ToolSpec("final_answer", "Mine.", {"type": "object", "properties": {}})
-    _, parts = await play(model, ModelRequest((Q,), tools=(own,), stream=True))
+    _, parts = await play(streaming(call), ModelRequest((Q,), tools=(own,), stream=True))
     assert parts == []

@@ -9,7 +9,7 @@ import pytest
 
 from glassloop import Agent, Identity, ModelError, ToolError, tool
 from glassloop.core.encoding import dumps
-from glassloop.core.messages import UserMessage
+from glassloop.core.messages import Reply, UserMessage
 from glassloop.core.result import Decision, RunResult
 from glassloop.models.model import ModelRequest
 from glassloop.models.scripted import ScriptedModel
@@ -334,6 +334,22 @@ async def test_the_answer_joins_the_session() -> None:
     shop, store = Shop([LOOK, OPEN]), open_store("memory:")
     result = await shop.flow.run("Order 7 is lost.", store=store, session="monday")
     result = await decided(shop, result, store=store)
-    texts = [message.text for message in await store.sessions.load("monday")]
-    assert texts == ["Order 7 is lost.", result.output]
-    assert [message.text for message in result.messages] == texts
+    asked, answer = await store.sessions.load("monday")
+    assert isinstance(asked, UserMessage)
+    assert isinstance(answer, Reply)
+    assert (asked.text, answer.text) == ("Order 7 is lost.", result.output)
+    assert result.messages == (asked, answer)
+
+
+async def test_a_plan_that_was_cancelled_before_anybody_decided_is_asked_about_again() -> None:
+    shop = Shop([LOOK, OPEN])
+    async with Runtime(shop.flow, store="memory:") as runtime:
+        result = await runtime.run("shop-plan", "x", identity=ANN)
+        await runtime.cancel(result.run_id)
+        assert (await runtime.wait(result.run_id)).outcome == "cancelled"
+        await runtime.resume(result.run_id)
+        result = await runtime.wait(result.run_id)
+        assert (result.outcome, [held.tool for held in result.pending]) == ("waiting", ["review_plan"])
+        await runtime.decide(result.pending[0].approval_id, Decision(), by=ANN)
+        assert (await runtime.wait(result.run_id)).outcome == "completed"
+    assert (sorted(shop.did), len(shop.asked)) == (["order 7", "ticket lost"], 2)

@@ -10,7 +10,6 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trees import Plan, grown, plans, step_of
 
 from glassloop import Agent, Limits, RunContext, tool
 from glassloop.core.events import Event
@@ -20,6 +19,7 @@ from glassloop.journal.projection import RunFilter
 from glassloop.models.model import ModelRequest
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.stores import Store, open_store
+from trees import Plan, grown, plans, step_of
 
 UNBOUND = Limits(steps=None, total_tokens=None, repetition=None)
 

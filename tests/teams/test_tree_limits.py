@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from trees import Plan, grown, plans, step_of
 
 from glassloop import Agent, Limits, ModelSettings
 from glassloop.core.errors import RunError
@@ -22,12 +21,13 @@ from glassloop.models.model import ModelRequest
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.runnable import Runnable
 from glassloop.stores import Store, open_store
+from trees import Plan, grown, plans, step_of
 
 PRICE = (2.0, 8.0)
 """USD per million tokens, in and out."""
 
 TREES = plans().map(lambda plan: plan.named())
-NO_OTHER = {"steps": None, "total_tokens": None, "cost_usd": None, "repetition": None}
+UNBOUND = Limits(steps=None, total_tokens=None, cost_usd=None, repetition=None, output_tokens=600)
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Meter:
         async def answer(request: ModelRequest) -> Reply:
             return await self.answer(plan, request)
 
-        limits = Limits(output_tokens=600, on_limit=plan.on_limit, **NO_OTHER)
+        limits = replace(UNBOUND, on_limit=plan.on_limit)
         return Agent(ScriptedModel(answer), tools, name=plan.name, limits=limits, settings=ModelSettings(price=PRICE))
 
     async def answer(self, plan: Plan, request: ModelRequest) -> Reply:
@@ -112,7 +112,8 @@ async def play(runs: Runnable, store: Store, limits: Limits) -> RunResult:
     try:
         return await runs.run("go", store=store, limits=limits)
     except RunError as error:
-        assert error.result is not None
+        if error.result is None:
+            raise
         return error.result
 
 
@@ -132,7 +133,7 @@ async def ends(store: Store) -> bool:
 def test_a_tree_never_spends_more_tokens_than_its_root_may(plan: Plan, most: int) -> None:
     async def check() -> None:
         meter, store = Meter(), open_store("memory:")
-        limits = Limits(**{**NO_OTHER, "total_tokens": most}, on_limit=plan.on_limit, output_tokens=600)
+        limits = replace(UNBOUND, total_tokens=most, on_limit=plan.on_limit)
         result = await play(grown(plan, meter.agent), store, limits)
         assert meter.worst[0] <= most
         assert meter.tokens == result.spent.tokens == await recorded(store) <= most
@@ -146,7 +147,7 @@ def test_a_tree_never_spends_more_tokens_than_its_root_may(plan: Plan, most: int
 def test_a_tree_never_spends_more_money_than_its_root_may(plan: Plan, millionths: int) -> None:
     async def check() -> None:
         meter, store, most = Meter(), open_store("memory:"), millionths / 1e6
-        limits = Limits(**{**NO_OTHER, "cost_usd": most}, on_limit=plan.on_limit, output_tokens=600)
+        limits = replace(UNBOUND, cost_usd=most, on_limit=plan.on_limit)
         result = await play(grown(plan, meter.agent), store, limits)
         assert meter.worst[1] <= most + 1e-9
         assert abs(meter.cost - (result.spent.cost_usd or 0.0)) < 1e-9
@@ -160,7 +161,7 @@ def test_a_tree_never_spends_more_money_than_its_root_may(plan: Plan, millionths
 def test_a_tree_never_asks_a_model_more_often_than_its_root_may(plan: Plan, steps: int) -> None:
     async def check() -> None:
         meter, store = Meter(), open_store("memory:")
-        limits = Limits(**{**NO_OTHER, "steps": steps}, on_limit=plan.on_limit, output_tokens=600)
+        limits = replace(UNBOUND, steps=steps, on_limit=plan.on_limit)
         result = await play(grown(plan, meter.agent), store, limits)
         answers_once_more = plan.kind == "agent" and plan.on_limit == "answer"
         assert meter.calls == result.spent.steps <= steps + answers_once_more
@@ -176,7 +177,7 @@ def test_a_model_that_takes_more_than_it_may_stops_the_tree(plan: Plan, most: in
 
     async def check() -> None:
         meter, store = Meter(honest=False), open_store("memory:")
-        limits = Limits(**{**NO_OTHER, "total_tokens": most}, on_limit=plan.on_limit, output_tokens=64)
+        limits = replace(UNBOUND, total_tokens=most, on_limit=plan.on_limit, output_tokens=64)
         result = await play(grown(plan, meter.agent), store, limits)
         assert meter.late[0] < most, "a call began when everything was spent"
         assert meter.tokens == result.spent.tokens == await recorded(store)

@@ -146,6 +146,9 @@ async def test_static_tools_are_indexed_once() -> None:
     assert await sources.resolve(CONTEXT) is first
     assert list(first.by_name) == ["add", "search_hotels", "delete_row"]
     assert not sources.is_static
+    given = sources.given("add")
+    assert given is not None, "whatever other tools a run has"
+    assert given.name == "add"
     assert ToolSources([add]).is_static
 
 

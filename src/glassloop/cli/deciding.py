@@ -55,10 +55,11 @@ def check_decision(row: ApprovalRow, roles: Iterable[str]) -> None:
         Problem: a role is needed that is not there, the time to decide has passed, or the call was deferred and so
             runs where its agent is served.
     """
+    from glassloop.journal.projection import WITHDRAW
     from glassloop.journal.recorder import now_ms
     from glassloop.runtime.approvals import ApprovalProblem, check
 
-    if row.decision is not None:
+    if row.decision not in (None, WITHDRAW):
         return  # the run says whether it is the same decision again
     if row.mode == "defer":
         raise Problem(f"{row.approval_id} was deferred: it is decided where its agent is served (glassloop serve).")

@@ -83,11 +83,12 @@ class DriverClaimed:
 class DriverRested:
     """The driver has let go of the run; any driver may claim it next.
 
-    `waiting`: for a human, here or in a run below.
+    `waiting`: for a human, here or in a run below, until whose decision there is nothing to do; None, as earlier
+    versions wrote it: where any approval is pending.
     """
 
     type: ClassVar[str] = "driver_rested"
-    waiting: bool = False
+    waiting: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,16 @@ from glassloop.core.messages import Reply
 
 OPEN_STATUSES = ("running", "waiting", "cancelling")
 
-ApprovalStatus = Literal["pending", "expired", "approved", "denied", "edited"]
-DECISION_OF: dict[ApprovalStatus, str] = {"approved": "approve", "denied": "deny", "edited": "edit"}
+ApprovalStatus = Literal["pending", "expired", "approved", "denied", "edited", "withdrawn"]
+WITHDRAW = "withdraw"
+"""Stands for a decision where the run has ended without one, and the call with it."""
+
+DECISION_OF: dict[ApprovalStatus, str] = {
+    "approved": "approve",
+    "denied": "deny",
+    "edited": "edit",
+    "withdrawn": WITHDRAW,
+}
 """The decision that makes each status."""
 
 _STATUS_OF: dict[str, ApprovalStatus] = {decision: status for status, decision in DECISION_OF.items()}
@@ -151,7 +159,7 @@ def project(row: RunRow | None, event: Event) -> RunRow | None:
             status = "running" if row.status == "waiting" else row.status
             return replace(row, updated_at=event.at, status=status, owner=owner)
         case DriverRested(waiting=waiting) if not row.finished:
-            status = "waiting" if waiting or row.pending else "running"
+            status = "waiting" if (row.pending if waiting is None else waiting) else "running"
             return replace(row, updated_at=event.at, status=status, owner=None)
         case CancelRequested() if not row.finished:
             return replace(row, updated_at=event.at, status="cancelling")
@@ -188,7 +196,7 @@ class ApprovalRow:
         agent: which agent asks.
         asked_at: UTC milliseconds.
         expires_at: UTC milliseconds, or None.
-        decision: approve, deny or edit; None while nobody has decided.
+        decision: approve, deny or edit, or withdraw where the run ended first; None while nobody has decided.
         decided_by: who did.
         reason: what they said.
     """
@@ -219,6 +227,11 @@ class ApprovalRow:
             return _STATUS_OF[self.decision]
         return "expired" if self.expires_at is not None and self.expires_at <= now else "pending"
 
+    @property
+    def is_held(self) -> bool:
+        """Whether nobody has decided, and the call goes with its run."""
+        return self.decision is None and self.mode != "defer"
+
     def concerns(self, who: Identity) -> bool:
         """Whether it is any business of `who`: its owner's, or that of the role it asks for, in its tenant."""
         return self.tenant == who.tenant and (self.user == who.user or self.role in who.roles)
@@ -248,7 +261,7 @@ class ApprovalFilter:
 
     def matches(self, row: ApprovalRow) -> bool:
         """Whether `row` is one of those wanted."""
-        decided = self.status == "decided" and row.decision is not None
+        decided = self.status == "decided" and row.decision not in (None, WITHDRAW)
         return (
             self.id in (None, row.approval_id)
             and self.run_id in (None, row.run_id)
@@ -297,6 +310,9 @@ def approvals_of(runs: Iterable[Iterable[Event]]) -> list[ApprovalRow]:
                     if found[approval_id].decision is None:
                         answer = {"decision": decision, "decided_by": by, "reason": reason}
                         found[approval_id] = replace(found[approval_id], **answer)
+                case RunFinished():
+                    for each in [each for each in found.values() if each.run_id == event.run_id and each.is_held]:
+                        found[each.approval_id] = replace(each, decision=WITHDRAW)
                 case _:
                     pass
     return list(found.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from glassloop.agent import Agent
 from glassloop.core.context import Identity
@@ -23,7 +23,8 @@ class ApprovalProblem(GlassloopError):
     """A decision that is refused; `kind` says why.
 
     `not_found`: no such approval, or none of the asker's business. `forbidden`: the owner without the needed role.
-    `decided`: somebody has decided already. `expired`: too late. `invalid`: the edited arguments do not fit.
+    `decided`: somebody has decided already, or the run ended before anybody did. `expired`: too late. `invalid`: the
+    edited arguments do not fit.
     """
 
     def __init__(self, message: str, kind: ProblemKind) -> None:
@@ -46,6 +47,8 @@ def check(row: ApprovalRow | None, who: Identity, now: int) -> ApprovalRow:
             return row
         case "expired":
             raise ApprovalProblem("The time to decide has passed; ask for it again.", "expired")
+        case "withdrawn":
+            raise ApprovalProblem("The run that asked for this has ended: there is nothing left to decide.", "decided")
         case decided:
             raise ApprovalProblem(f"This was {decided} already{_by(row)}.", "decided")
 
@@ -78,7 +81,8 @@ def _agent_with(runs: Runnable | None, name: str) -> Agent | None:
     """Whose tool it is: of what is run itself, or else of the one agent below it that has it."""
     if runs is None:
         return None
-    having = [one for one in everyone([runs]).values() if isinstance(one, Agent) and one.tools.given(name)]
+    agents = [cast("Agent", one) for one in everyone([runs]).values() if isinstance(one, Agent)]
+    having = [one for one in agents if one.tools.given(name)]
     return having[0] if len(having) == 1 or runs in having else None
 
 

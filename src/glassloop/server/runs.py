@@ -123,15 +123,17 @@ async def watch_run(
     desk: TheDesk,
     caller: Caller,
     after: Annotated[int, Query(ge=0, description="Only events after this id.")] = 0,
+    tree: Annotated[bool, Query(description="With the events of the runs below, from now on.")] = False,
     last_event_id: Annotated[str | None, Header(description="The same; it goes before `after`.")] = None,
 ) -> Response:
     """The events of a run of yours, until it rests.
 
-    Events of its journal have an `id` and can be asked for again; deltas have none. The stream ends with `end`, which
+    Events of its journal have an `id` and can be asked for again; deltas have none, nor have those of the runs below,
+    which come with `tree` and can be asked for under the `run_id` that they name. The stream ends with `end`, which
     has the run's status; a run that failed, or ended otherwise without an answer, has an `error` before it.
     """
     await desk.own_run(run_id, caller)
-    return _stream(desk, run_id, _position(last_event_id) if last_event_id else after)
+    return _stream(desk, run_id, _position(last_event_id) if last_event_id else after, whole=tree)
 
 
 @router.post("/{run_id}/cancel", status_code=202, responses=problems(409))
@@ -209,8 +211,11 @@ def _agent_of(desk: Desk, name: str | None) -> Runnable:
     raise invalid("agent", f"must be one of {', '.join(sorted(agents))}")
 
 
-def _stream(desk: Desk, run_id: str, after: int, headers: dict[str, str] | None = None) -> EventStream:
-    return EventStream(run_frames(desk.runtime, run_id, after), desk.closing, heartbeat=desk.heartbeat, headers=headers)
+def _stream(
+    desk: Desk, run_id: str, after: int, headers: dict[str, str] | None = None, *, whole: bool = False
+) -> EventStream:
+    frames = run_frames(desk.runtime, run_id, after, whole=whole)
+    return EventStream(frames, desk.closing, heartbeat=desk.heartbeat, headers=headers)
 
 
 def _position(last_event_id: str) -> int:

@@ -9,8 +9,8 @@ from typing import assert_never
 from sqlalchemy import ColumnElement, Connection, or_, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from glassloop.core.events import ApprovalAsked, ApprovalDecided, Event
-from glassloop.journal.projection import DECISION_OF, ApprovalFilter, ApprovalRow, RunRow, asked_row
+from glassloop.core.events import ApprovalAsked, ApprovalDecided, Event, RunFinished
+from glassloop.journal.projection import DECISION_OF, WITHDRAW, ApprovalFilter, ApprovalRow, RunRow, asked_row
 from glassloop.stores.postgres_schema import approvals, rows_of
 
 _COLUMNS = [approvals.c[field.name] for field in fields(ApprovalRow)]
@@ -24,6 +24,10 @@ def project_approval(row: RunRow, event: Event, connection: Connection) -> None:
         case ApprovalDecided(approval_id, decision, by, reason):
             undecided = update(approvals).where(approvals.c.approval_id == approval_id, approvals.c.decision.is_(None))
             connection.execute(undecided.values(decision=decision, decided_by=by, reason=reason))
+        case RunFinished() if row.pending:
+            its = approvals.c
+            held = update(approvals).where(its.run_id == row.id, its.decision.is_(None), its.mode != "defer")
+            connection.execute(held.values(decision=WITHDRAW))
         case _:
             pass
 
@@ -56,8 +60,8 @@ def _conditions(wanted: ApprovalFilter) -> Iterator[ColumnElement[bool]]:
             yield its.decision.is_(None)
             yield its.expires_at <= wanted.now
         case "decided":
-            yield its.decision.is_not(None)
-        case "approved" | "denied" | "edited" as status:
+            yield its.decision != WITHDRAW
+        case "approved" | "denied" | "edited" | "withdrawn" as status:
             yield its.decision == DECISION_OF[status]
         case _:
             assert_never(wanted.status)

@@ -116,10 +116,7 @@ class _Planned:
         risky = any(step.risk == "high" for step in plan.steps)
         if self.review == "never" or (self.review == "risky" and not risky):
             return plan, None
-        reviewer = _reviewer(self.agent, index)
-        shown = {"steps": [step.model_dump() for step in plan.steps], "done": sorted(progress.done)}
-        call = ToolCall(new_id("call"), REVIEW, dumps({"plan": shown}).decode())
-        result = await place.driving.call(f"{place.path}/review", reviewer, call)
+        result = await self._ask(place, plan, index, progress)
         if result.outcome == "waiting":
             raise Waits
         asked, decision = await _review_of(place, result.run_id)
@@ -133,6 +130,19 @@ class _Planned:
         by = f" by {decision.by}" if decision.by else ""
         why = f": {decision.reason.rstrip('.')}" if decision.reason else ""
         raise _stopped(place, "cancelled", f"The plan was denied{by}{why}.", progress)
+
+    async def _ask(self, place: Place, plan: Plan, index: ToolIndex, progress: Progress) -> RunResult:
+        """Have a human decide; anew, where the flow was cancelled before anybody had, and goes on."""
+        reviewer = _reviewer(self.agent, index)
+        shown = {"steps": [step.model_dump() for step in plan.steps], "done": sorted(progress.done)}
+        arguments = dumps({"plan": shown}).decode()
+        attempt = 0
+        while True:
+            call = ToolCall(new_id("call"), REVIEW, arguments)
+            result = await place.driving.call(f"{place.path}/review-{attempt}", reviewer, call)
+            if result.error_kind != "cancelled":
+                return result
+            attempt += 1
 
     async def _answer(self, place: Place, progress: Progress) -> str:
         writer = await self._helper(place, "answer", _ANSWER)

@@ -146,6 +146,7 @@ class ToolSources:
     def __init__(self, sources: Iterable[ToolSource]) -> None:
         self._sources = [source if _is_toolset(source) else as_tool(source) for source in sources]
         self._index = ToolIndex(source for source in self._sources if isinstance(source, Tool))
+        self._given = self._index
         self._of: tuple[Tool, ...] = self._index.tools
         self.is_static = all(isinstance(source, Tool) for source in self._sources)
 
@@ -161,7 +162,7 @@ class ToolSources:
 
     def given(self, name: str) -> Tool | None:
         """A tool that is given once, by name."""
-        return self._index.find(name) if self.is_static else None
+        return self._given.find(name)
 
     async def resolve(self, context: RunContext[Any]) -> ToolIndex:
         """The tools of this moment. The same tools give the same index, so what is made of it can be kept.

@@ -386,6 +386,10 @@ class JournalConformance:
         assert await status(DriverRested()) == ("waiting", 2)
         assert await status(ApprovalDecided("a1", "approve", "ann")) == ("running", 1)
         assert await status(DriverRested()) == ("waiting", 1)
+        assert await status(DriverRested(waiting=False)) == ("running", 1)
+        assert await status(DriverRested(waiting=True)) == ("waiting", 1)
+        assert await status(DriverClaimed(2, "somebody")) == ("running", 1)
+        assert await status(DriverRested()) == ("waiting", 1)
         assert await status(ApprovalDecided("a2", "deny", "ann")) == ("running", 0)
         assert await status(RunFinished("completed")) == ("completed", 0)
         assert await status(ApprovalDecided("a2", "approve", "ann")) == ("completed", 0)
@@ -500,6 +504,25 @@ class JournalConformance:
         assert await seen_by(Identity("sam", "other", ("supervisor",))) == "5"
         assert await seen_by(Identity("sam", "acme", ("clerk",))) == ""
         assert await seen_by(Identity()) == ""
+
+    async def test_an_approval_is_withdrawn_when_its_run_ends_and_a_deferred_one_stays(self, journal: Journal) -> None:
+        news = [started("run_1"), asked("run_1", 1), asked("run_1", 2, mode="defer"), asked("run_1", 3)]
+        await journal.append("run_1", [*news, event("run_1", ApprovalDecided("appr_3", "deny"))], after=0, epoch=None)
+        await journal.append("run_2", [started("run_2"), asked("run_2", 4)], after=0, epoch=None)
+        await journal.append("run_1", [event("run_1", RunFinished("cancelled", None))], after=5, epoch=None)
+
+        async def listed(filter: ApprovalFilter) -> str:
+            return "".join(row.approval_id[-1] for row in await journal.approvals(filter))
+
+        assert await listed(ApprovalFilter(status="pending")) == "42"
+        assert await listed(ApprovalFilter(status="withdrawn")) == "1"
+        assert await listed(ApprovalFilter(status="decided")) == "3"
+        [row] = await journal.approvals(ApprovalFilter(id="appr_1"))
+        assert (row.status(0), row.decided_by) == ("withdrawn", None)
+        await journal.append(
+            "run_1", [event("run_1", ApprovalDecided("appr_1", "approve", "ann"))], after=6, epoch=None
+        )
+        assert await listed(ApprovalFilter(status="withdrawn")) == "1"
 
     async def test_an_approval_of_text_that_is_not_unicode_is_listed(self, journal: Journal, run_id: str) -> None:
         half = "\ud83d"
