@@ -197,6 +197,8 @@ class Tree:
         await parent.recorder.commit()  # what it begins would be nobody's if a crash took the parent's last events
         events = await self.store.journal.read(run_id)
         state = fold(events)
+        if events and state.agent != runs.name:
+            raise ConfigurationError(f"{state.agent} has been given this already: give {runs.name} a key of its own.")
         if state.finished is not None and not self._goes_on(state):
             return runs.completed(result_of(state))
         options = self._options_below(parent)

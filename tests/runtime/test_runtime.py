@@ -446,6 +446,37 @@ async def test_watching_gives_committed_events_once_and_live_ones_between(store:
         assert rest[-1].type == "run_finished"
 
 
+async def test_the_time_that_an_attached_run_is_left_counts_from_the_last_watcher(store: Store) -> None:
+    loop = asyncio.get_running_loop()
+    due: list[tuple[Any, tuple[Any, ...]]] = []
+    gate = asyncio.Event()
+
+    async def slow(_: ModelRequest) -> str:
+        await gate.wait()
+        return "done"
+
+    async with Runtime(Agent(ScriptedModel(slow), name="desk"), store=store) as runtime:
+        runtime.leave_seconds = 12_345.0
+        call_later = loop.call_later
+        with pytest.MonkeyPatch.context() as patch:
+
+            def later(delay: float, work: Any, *arguments: Any) -> Any:
+                if delay == 12_345.0:
+                    due.append((work, arguments))
+                return call_later(delay, work, *arguments)
+
+            patch.setattr(loop, "call_later", later)
+            run_id = await runtime.start("desk", "go", identity=ANN, attached=True)
+            events = runtime.watch(run_id)
+            await anext(events)
+            await events.aclose()
+            first, last = due
+            first[0](*first[1])  # the time since the start has passed, the time since the watcher left has not
+            gate.set()
+            assert (await runtime.wait(run_id)).outcome == "completed"
+            last[0](*last[1])
+
+
 async def test_an_attached_run_does_not_outlive_its_watchers(store: Store) -> None:
     async def forever() -> str:
         """Wait."""

@@ -148,7 +148,7 @@ class Recorder:
                 return
             events, self._pending = self._pending, []
             blobs, self._blobs = self._blobs, {}
-            self._failed = True
+            uncertain, self._failed = self._failed, True
             while True:
                 try:
                     self._seq = await self.journal.append(
@@ -159,7 +159,10 @@ class Recorder:
                         blobs=blobs or None,
                         turn=self._turn_to_write(),
                     )
-                except Conflict:
+                except (Conflict, Fenced) as error:
+                    if isinstance(error, Fenced) and not uncertain:
+                        raise
+                    uncertain = False  # the claim that fences it out may be its own, written when it seemed to fail
                     events = await self._rebase(events)
                     if not events and not blobs:
                         break

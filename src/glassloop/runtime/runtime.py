@@ -92,7 +92,7 @@ class Runtime:
         self._deps = deps
         self._engine = engine or InlineEngine()
         self._hub = Hub(self._left)
-        self._attached: set[str] = set()
+        self._attached: dict[str, int] = {}
         self._stranded: set[str] = set()
         self._troubles: dict[str, str] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -162,7 +162,7 @@ class Runtime:
         else:
             await self._append(run_id, started, after=0)
         if attached:
-            self._attached.add(run_id)
+            self._attached[run_id] = 0
             self._left(run_id)
         self._engine.submit(run_id)
         return run_id
@@ -402,11 +402,12 @@ class Runtime:
     def _left(self, run_id: str) -> None:
         if run_id in self._attached:
             assert self._loop is not None
-            self._loop.call_later(self.leave_seconds, self._cancel_left, run_id)
+            self._attached[run_id] += 1  # who left before has no say: the time counts from the last one
+            self._loop.call_later(self.leave_seconds, self._cancel_left, run_id, self._attached[run_id])
 
-    def _cancel_left(self, run_id: str) -> None:
-        if not self._hub.watched(run_id) and run_id in self._attached:
-            self._attached.discard(run_id)
+    def _cancel_left(self, run_id: str, leave: int) -> None:
+        if not self._hub.watched(run_id) and self._attached.get(run_id) == leave:
+            del self._attached[run_id]
             self._engine.cancel(run_id)
 
     def _agent(self, name: str) -> Runnable:

@@ -31,9 +31,9 @@ _SAID: dict[str, str] = {
 async def run_frames(runtime: Runtime, run_id: str, after: int = 0, *, whole: bool = False) -> AsyncGenerator[bytes]:
     """The frames of a run, from its event `after` + 1 until it rests; with those of the runs below, if `whole`.
 
-    Journal events carry `id: seq`; live ones have no id, nor do those of the runs below. The last frame is `end` with the
-    run's `status`. A run that rests without having completed, and not to wait for a human, has an `error` before it:
-    whoever sees none may take the answer as it is.
+    Journal events carry `id: seq`; live ones have no id, nor do those of the runs below. The last frame is `end` with
+    the run's `status`. A run that rests without having completed, and not to wait for a human, has an `error` before
+    it: whoever sees none may take the answer as it is.
     """
     finished: RunFinished | None = None
     yield RECONNECT
