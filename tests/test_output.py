@@ -19,7 +19,7 @@ from glassloop.models.openai_chat import OpenAIChat
 from glassloop.models.scripted import ScriptedModel
 from glassloop.runtime import Runtime
 from glassloop.stores import open_store
-from glassloop.teams import handoff
+from glassloop.teams import handoff, sequence
 from glassloop.testing import Conversation, ModelServer, Reaction, call, say
 from glassloop.tools.toolset import DynamicToolset
 
@@ -245,6 +245,21 @@ async def test_a_failed_run_undoes_its_writes_and_keeps_the_text() -> None:
     assert caught.value.result.output == BAD
 
 
+async def test_what_could_not_be_undone_is_said_and_the_text_stays() -> None:
+    def break_down(arguments: dict[str, Any], _: str) -> None:
+        raise OSError
+
+    note = tool(note_down.function, effect="write", undo=break_down)
+    model = ScriptedModel([call("note_down", text="a"), BAD])
+    result = await Agent(model, [note], output=Output(Weather, retries=0)).run("Oslo?")
+    assert (result.outcome, result.output, result.value) == ("partly_rolled_back", BAD, None)
+
+
+async def test_the_words_of_a_wrong_answer_promise_nothing() -> None:
+    model = ScriptedModel(['{"city":"Let me check that for you."}', OSLO])
+    assert (await Agent(model, [look_up], output=Weather).run("Oslo?")).nudges == ("bad_output",)
+
+
 # Several answers, and calls beside them
 
 
@@ -413,6 +428,23 @@ async def test_after_a_handoff_the_value_is_of_the_agent_that_answers() -> None:
     desk = Agent(ScriptedModel([call("hand_to_counter")]), [handoff(counter)], name="desk", output=Weather)
     result = await desk.run("How many?", store=open_store("memory:"))
     assert (result.agent, result.value) == ("counter", 3)
+
+
+async def test_a_part_of_a_flow_comes_to_a_value_also_when_it_is_read_back() -> None:
+    seen: list[Any] = []
+
+    def keep(state: dict[str, Any]) -> str:
+        seen.append(state["weather"])
+        return "kept"
+
+    store, fails = open_store("memory:"), ModelError("away", kind="payment")
+    weather = Agent(ScriptedModel([OSLO]), name="weather", output=Weather)
+    flow = sequence(weather, keep, Agent(ScriptedModel([fails, "done"]), name="last"))
+    with pytest.raises(ModelError) as caught:
+        await flow.run("Oslo?", store=store)
+    assert caught.value.result is not None
+    assert (await flow.resume(caught.value.result.run_id, store=store)).output == "done"
+    assert seen == [Weather(city="Oslo", degrees=3)] * 2
 
 
 # While it comes

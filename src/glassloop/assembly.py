@@ -76,7 +76,7 @@ async def ask_about_held(run: Run, layers: Iterable[ToolMiddleware]) -> None:
         return
     try:
         await run.recorder.commit()  # claimed, so that nobody takes the run over while the human thinks
-        calls = [pending_of(one, state.open_calls[one.call_id].provider_id) for one in open_ones]
+        calls = [pending_of(state, one, state.open_calls[one.call_id].provider_id) for one in open_ones]
         for answer in await asyncio.gather(*map(approval.ask, calls)):
             if answer is not None:
                 run.recorder.record(answer)

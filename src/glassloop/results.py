@@ -102,7 +102,7 @@ def _pending(state: State) -> tuple[PendingApproval, ...]:
     """Calls that wait for a human: the held ones of a run that rests, and the deferred ones of any."""
     by_id = {call.id: call for reply in state.replies for call in reply.calls}
     return tuple(
-        pending_of(asked, by_id[call_id].provider_id)
+        pending_of(state, asked, by_id[call_id].provider_id)
         for call_id, asked in state.asked.items()
         if asked.approval_id not in state.decided and (asked.mode == "defer" or call_id in state.open_calls)
     )

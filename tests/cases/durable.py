@@ -29,6 +29,7 @@ from glassloop.models.model import ModelRequest
 from glassloop.models.openai_chat import OpenAIChat
 from glassloop.runtime import Runtime
 from glassloop.stores import Store, open_store
+from glassloop.teams import agent_tool
 from glassloop.testing import ScriptedModel, call
 
 ANN = Identity("ann", "acme")
@@ -163,6 +164,12 @@ def desk_agent(desk: Desk, *steps: ToolCall | list[ToolCall], **options: Any) ->
 # Programs: what another process does. They say JSON, a line each.
 
 
+def team_agent(desk: Desk) -> Agent:
+    """An agent that gives its work to another one, whose calls a human must decide on."""
+    below = desk_agent(desk, call("delete_row", row_id=7))
+    return Agent(asks(call("desk", task="delete row 7")), [agent_tool(below)], name="team")
+
+
 def _say(value: object) -> None:
     sys.stdout.buffer.write(dumps(value) + b"\n")
     sys.stdout.flush()
@@ -186,6 +193,13 @@ async def park(url: str, trace: str) -> None:
         run_id = (await runtime.run("desk", "go", identity=ANN)).run_id
         _say(run_id)
         _say(await what_waits(runtime, run_id))
+        await _hear()
+
+
+async def park_below(url: str, trace: str) -> None:
+    """Run until a run below waits for a human."""
+    async with Runtime(team_agent(Desk(Trace(Path(trace)))), store=url) as runtime:
+        _say((await runtime.run("team", "go", identity=ANN)).run_id)
         await _hear()
 
 

@@ -331,6 +331,19 @@ def test_an_edited_plan_is_checked_and_carried_out_as_edited(terminal: Start, fi
     assert "query_order_detail(" not in shown
 
 
+def test_the_command_line_of_any_agent_reviews_its_plan(terminal: Start, file: Path) -> None:
+    desk = terminal("-m", "glassloop", "run", "examples/ticket:plan_first", COMPLAINT)
+    assert "!    3  create_ticket       high  1, 2" in desk.expect(PROMPT)
+    desk.type("e\n")
+    desk.expect('"done": []}')
+    desk.type('\x15{"steps": []}\n')
+    desk.expect("a plan without steps is none: deny it")
+    desk.expect(PROMPT)
+    desk.type("y\n")
+    assert "Ticket TK-0001 is open" in desk.rest()
+    assert len(rows(file)) == 1
+
+
 @pytest.mark.parametrize(("key", "code"), [("\x04", 4), ("\x03", 130)])
 def test_leaving_at_the_review_leaves_the_run_waiting(terminal: Start, file: Path, key: str, code: int) -> None:
     desk = terminal(*START)

@@ -1,16 +1,17 @@
-"""The time of a run: what passed while it was driven, whatever becomes of the wall clock."""
+"""The one writer of a run: its time, whatever becomes of the wall clock, and commits that seemed to fail."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
 from glassloop import Agent, Limits
 from glassloop.core.context import Identity
+from glassloop.core.errors import Fenced
 from glassloop.core.events import (
     ApprovalDecided,
     CancelRequested,
@@ -19,10 +20,13 @@ from glassloop.core.events import (
     Event,
     Nudged,
     RunContinued,
+    RunFinished,
     RunStarted,
 )
 from glassloop.core.messages import UserMessage
-from glassloop.journal.state import fold
+from glassloop.journal.journal import MemoryJournal
+from glassloop.journal.recorder import Recorder
+from glassloop.journal.state import State, fold
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.stores import Store, open_store
 
@@ -104,3 +108,35 @@ def test_time_is_counted_between_the_events_of_one_driver() -> None:
 def test_the_time_of_a_human_and_anothers_clock_are_not_counted() -> None:
     assert active((1_500, SAID), (9_000, ApprovalDecided("appr_1", "approve")), (9_100, SAID)) == 600
     assert active((1_500, SAID), (HOUR, CancelRequested("ann")), (1_600, SAID)) == 600
+
+
+class Interrupted(MemoryJournal):
+    """A journal whose first append is written, and cancelled before it says so."""
+
+    async def append(self, run_id: str, events: Sequence[Event], **options: Any) -> int:
+        """See `Journal.append`."""
+        last = await super().append(run_id, events, **options)
+        if last == len(events):
+            raise asyncio.CancelledError
+        return last
+
+
+async def test_a_claim_that_was_written_when_its_commit_was_cancelled_fences_nobody_out() -> None:
+    journal = Interrupted()
+    recorder = Recorder(journal, State(run_id="run_1"), epoch=1)
+    recorder.record(RunStarted("agent", "f", Identity(), UserMessage("go"), Limits()))
+    recorder.record(DriverClaimed(1, "me"))
+    with pytest.raises(asyncio.CancelledError):
+        await recorder.commit()
+    recorder.record(RunFinished("cancelled"))
+    await recorder.commit()
+    types = [event.type for event in await journal.read("run_1")]
+    assert types == ["run_started", "driver_claimed", "run_finished"]
+    assert recorder.clean
+
+    other = Recorder(journal, State(run_id="run_1", seq=3), epoch=1)
+    other.record(DriverClaimed(1, "another"))
+    for _ in range(2):
+        with pytest.raises(Fenced):
+            await other.commit()
+    assert not other.clean

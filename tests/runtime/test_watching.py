@@ -22,7 +22,7 @@ from glassloop.models.scripted import ScriptedModel, call
 from glassloop.runtime import Runtime
 from glassloop.runtime import runtime as module
 from glassloop.stores import Store, open_store
-from glassloop.teams import Flow, sequence
+from glassloop.teams import Flow, agent_tool, sequence
 
 
 class Speaker:
@@ -120,6 +120,27 @@ async def test_a_tree_is_watched_whole_over_a_decision_below(store: Store) -> No
             ("desk", []),
             ("clerk", ["ticket"]),
         ]
+
+
+async def test_what_the_root_streams_keeps_its_place_beside_runs_below(store: Store) -> None:
+    def look(number: int) -> int:
+        """Look."""
+        return number
+
+    looks = [call("look", number=number) for number in range(8)]
+    below = agent_tool(Agent(ScriptedModel([*looks, "found"]), [look], name="clerk"))
+    root = Agent(ScriptedModel([call("clerk", task="look"), "one two"]), [below], name="desk")
+    async with Runtime(root, store=store) as runtime:
+        run_id = await runtime.start("desk", "go")
+        seen = [event async for event in runtime.watch(run_id, whole=True)]
+    assert max(event.seq for event in seen if event.run_id != run_id) > 20
+    types = [event.type for event in seen if event.run_id == run_id]
+    assert types[-4:] == ["text_delta", "text_delta", "model_replied", "run_finished"]
+    assert [kind for kind in types if kind in ("model_requested", "text_delta")][-3:] == [
+        "model_requested",
+        "text_delta",
+        "text_delta",
+    ]
 
 
 async def test_a_run_that_waits_below_is_followed_once_a_human_has_decided_there(store: Store) -> None:

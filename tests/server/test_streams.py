@@ -173,7 +173,7 @@ async def test_a_stream_that_breaks_off_in_the_server_says_so(
     run_id = await site.alice.run()
     await site.alice.rested(run_id)
 
-    async def broken(*_: object) -> Any:
+    async def broken(*_: object, **__: object) -> Any:
         if False:
             yield
         raise RuntimeError("secret detail")

@@ -330,6 +330,34 @@ async def test_what_a_human_is_asked_is_one_line() -> None:
     assert held.summary == "a plan of 2 steps: order, ticket (high risk)"
 
 
+async def test_a_step_is_shown_with_the_risk_of_its_tool_whatever_the_model_says() -> None:
+    shop = Shop([LOOK, step(2, "ticket", "low", title="lost")], review="risky")
+    [held] = (await shop.flow.run("x")).pending
+    assert [one["risk"] for one in held.arguments["plan"]["steps"]] == ["low", "high"]
+
+
+async def test_a_plan_whose_tool_is_gone_when_it_is_approved_runs_nothing() -> None:
+    shop, store = Shop([LOOK, OPEN]), open_store("memory:")
+    result = await shop.flow.run("x", store=store)
+    later = Shop()
+    later.flow = planned(Agent(ScriptedModel(later.answer), later.tools()[:1], name="shop"))
+    with pytest.raises(ModelError, match=r"cannot be carried out any more: .*no tool 'ticket'"):
+        await decided(later, result, store=store)
+    assert later.did == []
+
+
+async def test_a_plan_that_no_longer_fits_the_tools_is_still_one() -> None:
+    named, again = step(2, "ticket", "high", [1], title="$1.id"), [step(3, "order", number=8)]
+    shop, store = Shop([LOOK, named], review="never"), open_store("memory:")
+    result = await shop.flow.run("x", store=store)
+    later = Shop(again, review="never")
+    later.flow = planned(Agent(ScriptedModel(later.answer), later.tools()[:1], name="shop"), review="never")
+    assert (await decided(later, result, store=store)).outcome == "completed"
+    assert "Step 2" in said(later.asked[0])
+    assert "There is no tool 'ticket'" in said(later.asked[0])
+    assert later.did == ["order 8"]
+
+
 async def test_the_answer_joins_the_session() -> None:
     shop, store = Shop([LOOK, OPEN]), open_store("memory:")
     result = await shop.flow.run("Order 7 is lost.", store=store, session="monday")

@@ -175,6 +175,12 @@ def test_faults_of_spelling_are_repaired(text: str) -> None:
     assert accepted(Weather, text).value == Weather(city="Oslo", degrees=3)
 
 
+def test_the_text_of_an_answer_is_what_was_accepted() -> None:
+    assert accepted(Weather, '{"city":"Oslo","degrees":3,"wind":null}').text == '{"city":"Oslo","degrees":3}'
+    assert accepted(list[int], '{"result": 1, "result": [2]}').text == "[2]"
+    assert accepted(Weather, ' {"city": "Oslo", "degrees": 3} ').text == '{"city": "Oslo", "degrees": 3}'
+
+
 def test_code_fences_around_a_list_are_taken_off() -> None:
     assert accepted(list[int], "```\n[1, 2]\n```").value == [1, 2]
 

@@ -64,6 +64,8 @@ class PendingApproval:
         expires_at: UTC milliseconds, or None.
         provider_id: the provider's id of the call.
         kind: `call`, or `doubt` for one that had begun before a crash and may have happened already.
+        run_id: the run that asks; one below another begins with that one's id and a point.
+        agent: which agent asks.
     """
 
     approval_id: str
@@ -76,6 +78,8 @@ class PendingApproval:
     expires_at: int | None = None
     provider_id: str = ""
     kind: Literal["call", "doubt"] = "call"
+    run_id: str = ""
+    agent: str = ""
 
 
 @dataclass(frozen=True)

@@ -161,18 +161,22 @@ class Recorder:
                     )
                 except (Conflict, Fenced) as error:
                     if isinstance(error, Fenced) and not uncertain:
+                        self._put_back(events, blobs)
                         raise
                     uncertain = False  # the claim that fences it out may be its own, written when it seemed to fail
                     events = await self._rebase(events)
                     if not events and not blobs:
                         break
                 except BaseException:
-                    # written or not, reading will tell: they stay to be written
-                    self._pending, self._blobs = [*events, *self._pending], {**blobs, **self._blobs}
+                    self._put_back(events, blobs)
                     raise
                 else:
                     break
             self._failed = False
+
+    def _put_back(self, events: list[Event], blobs: dict[str, bytes]) -> None:
+        """Written or not, reading will tell: they stay to be written."""
+        self._pending, self._blobs = [*events, *self._pending], {**blobs, **self._blobs}
 
     async def transact(self, work: Callable[[Any], tuple[Any, JournalData]]) -> Any:
         """Do `work` and record the event that it returns in one transaction of the journal's database.

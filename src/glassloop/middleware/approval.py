@@ -10,6 +10,7 @@ from typing import Any, Literal
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.events import ApprovalAsked, ApprovalDecided, ApprovalMode
 from glassloop.core.result import Decision, PendingApproval
+from glassloop.journal.state import State
 from glassloop.middleware.call import Call, CallStopped, Next, Pending, question
 from glassloop.tools.tool import Tool
 
@@ -107,7 +108,7 @@ class Approval:
         call.recorder.record(asked)
         await call.recorder.commit()
         if self.approver is not None:
-            decision = await self.ask(pending_of(asked, call.call.provider_id))
+            decision = await self.ask(pending_of(call.recorder.state, asked, call.call.provider_id))
             if decision is not None:
                 call.recorder.record(decision)
                 return await self._follow(call, asked, decision, next)
@@ -176,8 +177,8 @@ def decided(approval_id: str, answer: Decision | bool) -> ApprovalDecided:
     return ApprovalDecided(approval_id, answer.decision, answer.by, answer.reason, edited)
 
 
-def pending_of(asked: ApprovalAsked, provider_id: str = "") -> PendingApproval:
-    """What a human is shown."""
+def pending_of(state: State, asked: ApprovalAsked, provider_id: str) -> PendingApproval:
+    """What a human is shown of a call of a run."""
     return PendingApproval(
         asked.approval_id,
         asked.call_id,
@@ -189,4 +190,6 @@ def pending_of(asked: ApprovalAsked, provider_id: str = "") -> PendingApproval:
         asked.expires_at,
         provider_id,
         asked.kind,
+        state.run_id,
+        state.speaker,
     )

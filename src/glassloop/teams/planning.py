@@ -126,7 +126,8 @@ class _Planned:
         if decision is None or decision.decision != "deny":
             wrong = [line[2:] for line in (result.message or "").splitlines() if line.startswith("- ")]
             why = "; ".join(wrong) or result.message or result.outcome
-            raise _stopped(place, "failed", f"The plan cannot be carried out as it was edited: {why}", progress)
+            since = "as it was edited" if decision is not None and decision.decision == "edit" else "any more"
+            raise _stopped(place, "failed", f"The plan cannot be carried out {since}: {why}", progress)
         by = f" by {decision.by}" if decision.by else ""
         why = f": {decision.reason.rstrip('.')}" if decision.reason else ""
         raise _stopped(place, "cancelled", f"The plan was denied{by}{why}.", progress)
