@@ -74,7 +74,7 @@ def test_the_question_comes_through_a_pipe(cli: Cli, at: At, arguments: tuple[st
 
 
 def test_output_is_seen_while_it_streams(cli: Cli, at: At) -> None:
-    with ModelServer(lambda _: say("first second", piece=6, gap=60)) as server:
+    with ModelServer(lambda _: say("first second", piece=6, gap=2)) as server:
         process = cli.start("run", "agent.py", "hi", **at(server))
         assert process.stdout is not None
         assert process.stdout.read(6) == "first "
