@@ -28,6 +28,7 @@ from glassloop.core.events import (
 )
 from glassloop.core.limits import Limits
 from glassloop.core.messages import Reply, ToolCall, ToolResult, UserMessage
+from glassloop.core.usage import Spent, Usage
 from glassloop.stores import open_store
 
 BEGINNING: tuple[JournalData, ...] = (
@@ -43,15 +44,20 @@ END: tuple[JournalData, ...] = (
 PLAN = {"r00": PlannedRun("r00", "u0", None, ((PlannedCall("note", "n1"),),))}
 
 
-def store(world: World, data: Iterable[JournalData]) -> Snapshot:
-    """A store whose one run has these events."""
+CLERK = PlannedRun("r00/0.0", "u0", None, (), agent="clerk")
+TREE = {"r00": replace(PLAN["r00"], steps=((PlannedCall("clerk", "r00/0.0"),),)), "r00/0.0": CLERK}
+
+
+def store(world: World, data: Iterable[JournalData], **others: Iterable[JournalData]) -> Snapshot:
+    """A store whose first run has these events; `others` are runs below it."""
 
     opened = open_store(world.url)
 
     async def write() -> None:
         async with opened as store:
-            events = [Event("run_1", 0, 1, 0, each) for each in data]
-            await store.journal.append("run_1", events, after=0, epoch=1)
+            for run_id, news in {"run_1": data, **{f"run_1.{name}": more for name, more in others.items()}}.items():
+                events = [Event(run_id, 0, 1, 0, each) for each in news]
+                await store.journal.append(run_id, events, after=0, epoch=1)
 
     asyncio.run(write())
     return take(world)
@@ -114,6 +120,47 @@ def test_a_call_that_was_cut_off_must_be_asked_about(world: World) -> None:
     found = audit(world, snapshot, cut=cut)
     assert (found.cut, found.surfaced) == (1, 0)
     assert any("nobody was asked" in fault for fault in found.faults)
+
+
+def below(text: str = "r00/0.0") -> RunStarted:
+    return RunStarted("clerk", "f", Identity("u0"), UserMessage(text), Limits(), parent="run_1")
+
+
+def test_a_tree_in_order_has_no_faults(world: World) -> None:
+    give = ModelReplied(Reply((ToolCall("call_1", "clerk", '{"task":"r00/0.0"}'),)), 1.0)
+    given = ToolFinished("call_1", ToolResult("call_1", "clerk", "done"), 1.0)
+    snapshot = store(world, (*BEGINNING[:2], give, given, END[1]), a=(below(), END[1]))
+    found = audit(world, snapshot, plan=TREE)
+    assert found.faults == []
+    assert (found.counts["below"].effects, found.counts["below"].missing) == (1, 0)
+
+
+def test_a_run_below_one_that_has_ended_must_have_ended(world: World) -> None:
+    snapshot = store(world, (BEGINNING[0], END[1]), a=(below(),))
+    assert any("has not ended, and the run that it belongs to has" in fault for fault in audit_now(snapshot, world))
+
+
+def test_a_run_that_is_driven_after_its_end_is_seen(world: World) -> None:
+    snapshot = store(world, BEGINNING[:1], a=(below(), END[1], DriverClaimed(1, "somebody")))
+    assert any("driven after it had ended" in fault for fault in audit_now(snapshot, world))
+
+
+def test_a_run_below_that_was_begun_twice_is_seen(world: World) -> None:
+    snapshot = store(world, (BEGINNING[0], END[1]), a=(below(), END[1]), b=(below(), END[1]))
+    assert any("r00/0.0 has happened 2 times" in fault for fault in audit_now(snapshot, world))
+
+
+def test_a_run_below_one_that_is_not_there_is_seen(world: World) -> None:
+    assert any("in no list" in fault for fault in audit_now(store(world, (), a=(below(),)), world))
+
+
+def test_a_tree_that_has_not_spent_what_its_runs_have_is_seen(world: World) -> None:
+    reply = ModelReplied(Reply((), usage=Usage(10, 5, requests=1)), 1.0)
+    snapshot = store(world, (*BEGINNING[:1], reply, END[1]), a=(below(), reply, END[1]))
+    spent = replace(snapshot.results["run_1"], spent=Spent(15))
+    wrong = audit(world, replace(snapshot, results={"run_1": spent}), plan=TREE)
+    assert any("has spent" in fault for fault in wrong.faults)
+    assert not any("has spent" in fault for fault in audit(world, snapshot, plan=TREE).faults)
 
 
 def test_a_started_run_that_is_not_in_the_journal_is_seen(world: World) -> None:
