@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, FastAPI
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
 
-from glassloop import ModelError
+from glassloop import Agent, ModelError
 from glassloop.core.encoding import loads
 from glassloop.core.ids import new_id
 from glassloop.options import RunOptions
@@ -84,6 +84,7 @@ def routes(runtime: Runtime, library: Library) -> APIRouter:
     async def manual(given: ManualIn, desk: TheDesk, caller: Caller) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction] - a route
         """The same by the loop of manual.py. It is in no journal, so its `runId` leads nowhere."""
         agent = runtime.agents[AGENT]
+        assert isinstance(agent, Agent)
         who, model = with_session(caller, given.sessionId), agent.model_for(RunOptions())
         try:
             async with desk.place_for_run(caller):

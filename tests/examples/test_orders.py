@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from glassloop import Agent
 from glassloop.cli.target import Target
 from glassloop.core.result import RunResult
 from glassloop.memory import LastTurns
@@ -225,6 +226,7 @@ def test_what_is_left_out_is_what_was_spoken_of_last(talk: Talk) -> None:
 
 def test_the_sales_agent_is_kept_when_a_window_has_left_the_turn_out(talk: Talk, load: Load) -> None:
     desk = load("orders").agent
+    assert isinstance(desk, Agent)
     memory, desk.memory = desk.memory, (LastTurns(1, slack=0), *desk.memory)
     try:
         talk("Hello")

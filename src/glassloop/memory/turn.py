@@ -45,6 +45,7 @@ def turn_of(state: State, before: HandedOver | None) -> Turn | None:
     if session is None or root_of(state.run_id) != state.run_id or not _rests(state):
         return None
     if state.kind == "call":
+        assert state.finished is not None
         return Turn(session, state.run_id, [_decided(state.replies[0].calls[0], state.finished.output or "")])
     if before is None:
         return Turn(session, state.run_id, [*state.conversation[state.history_length :], *_open_round(state)])
