@@ -31,6 +31,7 @@ from glassloop.models.scripted import ScriptedModel, call
 from glassloop.runtime import Runtime
 from glassloop.stores import Store, open_store
 from glassloop.teams import Flow, agent_tool, delegate, parallel, sequence
+from glassloop.teams.flow import Place
 
 
 def is_new(request: ModelRequest) -> bool:
@@ -379,3 +380,27 @@ async def test_a_limit_reached_below_says_whose_it_is() -> None:
         await top.run("go", limits=Limits(steps=2))
     assert reached.value.result is not None
     assert reached.value.result.spent.steps == 2
+
+
+async def test_what_runs_below_came_to_before_a_crash_is_known_whole(two: list[Store]) -> None:
+    """A value that is too long for the model stands apart from the events; it is read from there."""
+
+    @tool
+    def rows() -> list[str]:
+        return ["a row of a long table"] * 5_000
+
+    seen: list[Any] = []
+
+    async def node(place: Place, given: str) -> str:
+        result = await place.driving.run("reader", caller("reader", rows), given)
+        seen.append(result.tool_executions[0].value)
+        return await place.at("held").run(caller("held", ask_first), given, "held")
+
+    flow = Flow(node, name="both")
+    waits = await flow.run("go", store=two[0])
+    decisions = {waits.pending[0].approval_id: True}
+    assert (await flow.resume(waits.run_id, decisions=decisions, store=two[1])).outcome == "completed"
+    assert seen == [rows.function(), rows.function()]
+    async with Runtime(flow, store=two[1]) as runtime:
+        told = await runtime.tree(waits.run_id)
+    assert [each.tool_executions[0].value for each in told if each.agent == "reader"] == [rows.function()]

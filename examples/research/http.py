@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, FastAPI
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
@@ -83,8 +83,7 @@ def routes(runtime: Runtime, library: Library) -> APIRouter:
     @router.post("/manual")
     async def manual(given: ManualIn, desk: TheDesk, caller: Caller) -> dict[str, Any]:  # pyright: ignore[reportUnusedFunction] - a route
         """The same by the loop of manual.py. It is in no journal, so its `runId` leads nowhere."""
-        agent = runtime.agents[AGENT]
-        assert isinstance(agent, Agent)
+        agent = cast("Agent[Any]", runtime.agents[AGENT])
         who, model = with_session(caller, given.sessionId), agent.model_for(RunOptions())
         try:
             async with desk.place_for_run(caller):

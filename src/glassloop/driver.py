@@ -31,7 +31,7 @@ from glassloop.journal.view import message_digest
 from glassloop.memory.turn import HandedOver, handed_over, turn_of
 from glassloop.middleware.approval import decided
 from glassloop.options import RunOptions
-from glassloop.results import raise_for, result_of
+from glassloop.results import raise_for, whole_result
 from glassloop.stores import Store
 from glassloop.stores.owner import this_process
 from glassloop.tree import Driving, Tree, with_below
@@ -82,7 +82,7 @@ async def go_on(
         answers = await _answers(store, state, decisions)
         if state.finished is not None and (state.finished.outcome == "completed" or not known.finished):
             # complete, or ended by another while this driver waited for the session
-            return runs.completed(await with_below(store, result_of(state)))
+            return runs.completed(await with_below(store, await whole_result(store.journal, state, {})))
         recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before, subscribers=subscribers)
         told = handed_over(seen.events, before)
         recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))

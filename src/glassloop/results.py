@@ -11,6 +11,7 @@ from glassloop.core.events import ToolFinished
 from glassloop.core.limits import OnLimit
 from glassloop.core.result import PendingApproval, RunResult, ToolExecution
 from glassloop.core.usage import Spent
+from glassloop.journal.journal import Journal
 from glassloop.journal.state import State
 from glassloop.middleware.approval import pending_of
 
@@ -44,6 +45,24 @@ def result_of(state: State, values: Mapping[str, Any] | None = None) -> RunResul
         spent=Spent(state.usage.total, state.cost_usd, state.step),
         error_kind=(end.error_kind if end else None) or (last.stop if last and last.stop == "length" else None),
     )
+
+
+async def whole_result(journal: Journal, state: State, known: Mapping[str, Any]) -> RunResult:
+    """The result of a run with all of its values, also those from before it was taken over.
+
+    Args:
+        journal: where they stand.
+        state: the run.
+        known: whole tool results by call id, as far as they are at hand.
+    """
+    values = dict(known)
+    for _, done in state.executions:
+        if done.value is not None and done.call_id not in values:
+            try:
+                values[done.call_id] = loads(await journal.blob(done.value))
+            except KeyError:
+                continue  # erased
+    return result_of(state, values)
 
 
 def raise_for(result: RunResult, cause: RunError | None, on_limit: OnLimit) -> RunResult:

@@ -24,7 +24,7 @@ from glassloop.journal.projection import RunFilter
 from glassloop.journal.recorder import Recorder, Subscriber
 from glassloop.journal.state import State, fold
 from glassloop.options import RunOptions
-from glassloop.results import result_of
+from glassloop.results import result_of, whole_result
 from glassloop.run import close
 from glassloop.stores import Store
 from glassloop.stores.owner import this_process
@@ -122,6 +122,7 @@ class Tree:
     _driven: dict[str, Driving] = field(default_factory=dict[str, Driving])
     _rested: dict[str, Spent] = field(default_factory=dict[str, Spent])
     _open: set[str] = field(default_factory=set[str])
+    _asked: set[str] = field(default_factory=set[str])
 
     @property
     def has_children(self) -> bool:
@@ -162,7 +163,7 @@ class Tree:
 
     async def result_of(self, runs: Runnable, root: Driving) -> RunResult:
         """What the root gives back: with what those below it wait for, and what all have spent."""
-        result = result_of(root.recorder.state, root.recorder.values)
+        result = await whole_result(self.store.journal, root.recorder.state, root.recorder.values)
         return runs.completed(await with_below(self.store, result) if self.has_children else result)
 
     async def close_below(self, driving: Driving) -> None:
@@ -192,15 +193,33 @@ class Tree:
         run_id = child_id(parent.run_id, key)
         if run_id.count(".") > DEEPEST:
             raise ConfigurationError(f"Runs begin runs {DEEPEST} deep here: does an agent begin itself?")
-        if run_id in self._driven:
+        if run_id in self._asked:
             raise ConfigurationError(f"{runs.name} does this already, side by side: give each of the two a key.")
+        self._asked.add(run_id)
+        try:
+            driving = await self._begun(parent, run_id, runs, input, call, decided)
+            if driving.recorder.state.finished is None:
+                await self._drive(driving, runs)
+        finally:
+            self._asked.discard(run_id)
+        state, values = driving.recorder.state, driving.recorder.values
+        return runs.completed(await whole_result(self.store.journal, state, values))
+
+    async def _begun(
+        self,
+        parent: Driving,
+        run_id: str,
+        runs: Runnable,
+        input: str | UserMessage | None,
+        call: ToolCall | None,
+        decided: Sequence[JournalData],
+    ) -> Driving:
+        """A run below, about to be driven, unless it has ended."""
         await parent.recorder.commit()  # what it begins would be nobody's if a crash took the parent's last events
         events = await self.store.journal.read(run_id)
         state = fold(events)
         if events and state.agent != runs.name:
             raise ConfigurationError(f"{state.agent} has been given this already: give {runs.name} a key of its own.")
-        if state.finished is not None and not self._goes_on(state):
-            return runs.completed(result_of(state))
         options = self._options_below(parent)
         begun = events[0].data if events else None
         if isinstance(begun, RunStarted):
@@ -211,6 +230,9 @@ class Tree:
         state.run_id = run_id
         epoch = max(state.epoch + 1, self.root.recorder.epoch)
         recorder = Recorder(self.store.journal, state, epoch=epoch, subscribers=self.subscribers)
+        driving = Driving(self, recorder, started, options)
+        if state.finished is not None and not self._goes_on(state):
+            return driving
         if not events:
             for data in (started, *decided):
                 recorder.record(data)
@@ -218,14 +240,14 @@ class Tree:
         if state.finished is not None:
             recorder.record(RunContinued())
         self._open.add(run_id)
-        return await self._drive(Driving(self, recorder, started, options), runs)
+        return driving
 
     def _goes_on(self, state: State) -> bool:
         """Whether a run below that has ended goes on, since the root had ended as well and goes on."""
         assert state.finished is not None
         return state.finished.outcome != "completed" and state.epoch < self.root.recorder.state.fresh_epoch
 
-    async def _drive(self, driving: Driving, runs: Runnable) -> RunResult:
+    async def _drive(self, driving: Driving, runs: Runnable) -> None:
         with self.driven(driving):
             try:
                 await runs.drive(driving)
@@ -234,7 +256,6 @@ class Tree:
             except Exception:  # its outcome says so
                 if driving.recorder.state.finished is None:
                     raise
-        return runs.completed(result_of(driving.recorder.state, driving.recorder.values))
 
     def _options_below(self, parent: Driving) -> RunOptions:
         """What a run below gets of its parent's."""

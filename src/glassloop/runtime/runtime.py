@@ -35,7 +35,7 @@ from glassloop.journal.state import fold
 from glassloop.memory.session import WhenBusy
 from glassloop.middleware.approval import decided
 from glassloop.options import RunOptions
-from glassloop.results import result_of
+from glassloop.results import whole_result
 from glassloop.runnable import Runnable, everyone
 from glassloop.runtime.approvals import ApprovalProblem, check, check_edit
 from glassloop.runtime.engine import Engine, InlineEngine
@@ -202,8 +202,8 @@ class Runtime:
         if not events:
             return None
         state = fold(events)
-        values = {done.call_id: await self._value(done.value) for _, done in state.executions if done.value is not None}
-        result, runs = await with_below(self.store, result_of(state, values)), self._known.get(state.agent)
+        result = await with_below(self.store, await whole_result(self.store.journal, state, {}))
+        runs = self._known.get(state.agent)
         return result if runs is None else runs.completed(result)
 
     async def tree(self, run_id: str) -> list[RunResult]:
@@ -418,11 +418,3 @@ class Runtime:
     async def _append(self, run_id: str, *data: EventData, after: int | None = None) -> None:
         events = [Event(run_id, 0, now_ms(), 0, item) for item in data]
         await self.store.journal.append(run_id, events, after=after, epoch=None)
-
-    async def _value(self, key: str) -> Any:
-        from glassloop.core.encoding import loads
-
-        try:
-            return loads(await self.store.journal.blob(key))
-        except KeyError:
-            return None
