@@ -374,6 +374,16 @@ async def test_a_run_below_that_has_ended_is_not_held_in_memory() -> None:
     assert max(held) == 0
 
 
+async def test_a_run_below_goes_on_with_its_root_alone() -> None:
+    held, store = caller("held", ask_first), open_store("memory:")
+    result = await caller("top", agent_tool(held), task="x").run("go", store=store)
+    [pending] = result.pending
+    with pytest.raises(ConfigurationError, match=f"is a part of run {result.run_id}: go on with that one"):
+        await held.resume(pending.run_id, decisions={pending.approval_id: True}, store=store)
+    with pytest.raises(ConfigurationError, match=f"cannot go on: it is part of {result.run_id}"):
+        await Runtime(held, store=store).resume(pending.run_id)
+
+
 async def test_a_limit_reached_below_says_whose_it_is() -> None:
     top = caller("top", agent_tool(caller("below", agent_tool(speaker("leaf")), task="y")), task="x")
     with pytest.raises(LimitReached) as reached:

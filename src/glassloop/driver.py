@@ -109,6 +109,9 @@ class _Seen:
 
 async def _read(store: Store, run_id: str, runs: Runnable) -> _Seen:
     events = await store.journal.read(run_id)
+    root = root_of(run_id)
+    if events and root != run_id:
+        raise ConfigurationError(f"Run {run_id} is a part of run {root}: go on with that one.")
     if not events or not isinstance(events[0].data, RunStarted):
         raise ConfigurationError(f"There is no run {run_id!r} in {store.url}.")
     started = events[0].data

@@ -124,10 +124,10 @@ def test_the_runs_of_a_stopped_process_wait_for_it(world: World, begin: Begin) -
 
 async def resume_all(world: World) -> int:
     """Try to go on with every run that a process is driving; how many there were."""
-    agent = Agent(ScriptedModel([]), name="desk")
     async with open_store(world.url) as store:
-        driven = [row.id for row in await store.journal.runs(RunFilter(finished=False, limit=100)) if row.owner]
-        for run_id in driven:
+        rows = await store.journal.runs(RunFilter(finished=False, roots=True, limit=100))
+        driven = [row for row in rows if row.owner]
+        for row in driven:
             with pytest.raises(Fenced, match="taken"):
-                await agent.resume(run_id, store=store)
+                await Agent(ScriptedModel([]), name=row.agent).resume(row.id, store=store)
     return len(driven)

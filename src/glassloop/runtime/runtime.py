@@ -245,9 +245,11 @@ class Runtime:
         """Go on with a run that rests for good: limited, cancelled or failed.
 
         Raises:
-            ConfigurationError: no such run, or it completed.
+            ConfigurationError: no such run, it completed, or it is a part of another.
         """
-        row = await self.row(run_id)
+        row, root = await self.row(run_id), root_of(run_id)
+        if root != run_id:
+            raise ConfigurationError(f"Run {run_id!r} cannot go on: it is part of {root}.")
         if row is None or row.status == "completed":
             why = "it completed" if row else "there is no such run"
             raise ConfigurationError(f"Run {run_id!r} cannot go on: {why}.")

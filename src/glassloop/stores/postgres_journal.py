@@ -40,7 +40,12 @@ _READ = (
     .where(entries.c.run_id == bindparam("run"), entries.c.seq > bindparam("after"))
     .order_by(entries.c.seq)
 )
-_LAST = select(entries.c.type).where(entries.c.run_id == bindparam("run")).order_by(entries.c.seq.desc()).limit(1)
+_LAST = (
+    select(entries.c.type, entries.c.seq)
+    .where(entries.c.run_id == bindparam("run"))
+    .order_by(entries.c.seq.desc())
+    .limit(1)
+)
 _OPEN = literal_column("status IN ('running', 'waiting', 'cancelling')", Boolean)  # spelled as in the partial index
 
 
@@ -152,7 +157,9 @@ def _read_on(run_id: str, after: int, connection: Connection) -> tuple[list[Even
     events = _read(run_id, after, connection)
     if events:
         return events, isinstance(events[-1].data, RunFinished)
-    return [], connection.execute(_LAST, {"run": run_id}).scalar() == RunFinished.type
+    last = connection.execute(_LAST, {"run": run_id}).first()
+    # an end that was written since the first look is still to be read, with what came before it
+    return [], last is not None and last.type == RunFinished.type and last.seq <= after
 
 
 def _list_runs(wanted: RunFilter, connection: Connection) -> list[RunRow]:

@@ -224,9 +224,10 @@ def _read_on(run_id: str, after: int, cursor: sqlite3.Cursor) -> tuple[list[Even
     if events:
         return events, isinstance(events[-1].data, RunFinished)
     last = cursor.execute(
-        "SELECT type FROM glassloop_events WHERE run_id = ? ORDER BY seq DESC LIMIT 1", (run_id,)
+        "SELECT type, seq FROM glassloop_events WHERE run_id = ? ORDER BY seq DESC LIMIT 1", (run_id,)
     ).fetchone()
-    return [], last is not None and last[0] == RunFinished.type
+    # an end that was written since the first look is still to be read, with what came before it
+    return [], last is not None and last[0] == RunFinished.type and last[1] <= after
 
 
 def _read_blob(digest: str, cursor: sqlite3.Cursor) -> bytes:
