@@ -81,7 +81,7 @@ async def _parked(server: Served, runs: int, tally: Tally) -> Weight:
 
     async def one() -> None:
         async with gate:
-            status = await server.rested(await server.start(COMPLAINT))
+            status = await server.rested(await server.start(COMPLAINT, agent="ticket"))
             if status != "waiting":
                 tally.faults.append(f"a run that must wait is {status}")
 

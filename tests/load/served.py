@@ -59,9 +59,10 @@ class Served:
             answer.raise_for_status()
             return await answer.json()
 
-    async def start(self, text: str, session: str | None = None) -> str:
+    async def start(self, text: str, session: str | None = None, agent: str | None = None) -> str:
         """Begin a run in the background; its id."""
         given = {"input": text, "background": True} | ({"session": session} if session else {})
+        given |= {"agent": agent} if agent else {}
         return (await self.call("POST", "/v1/runs", given))["run_id"]
 
     async def rested(self, run_id: str) -> str:
