@@ -19,3 +19,5 @@ def test_nothing_is_lost_or_done_twice_over_twenty_kills(tmp_path: Path) -> None
     assert tally.found.cut == tally.found.surfaced
     assert tally.found.counts["same_database"].effects == tally.found.counts["same_database"].calls
     assert tally.found.counts["keyed"].effects == tally.found.counts["keyed"].calls
+    assert tally.found.counts["below"].effects == tally.found.counts["below"].calls > 0
+    assert tally.found.counts["handed"].effects == tally.found.counts["handed"].calls > 0

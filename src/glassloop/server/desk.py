@@ -18,6 +18,7 @@ from glassloop.server.problems import Refused
 from glassloop.server.scope import owns
 
 _RECOUNT_S = 5.0  # so long may a run that another process began go unseen
+_COUNTS = 5  # where others begin while it counts, it may count them twice: before it refuses it counts again
 _MOST_TALLIES = 10_000
 
 
@@ -77,15 +78,16 @@ class Desk:
             tally.starting -= 1
 
     async def _count(self, tally: _Tally, identity: Identity) -> None:
-        begun, at = tally.begun, time.monotonic()
         wanted = RunFilter(
             user=identity.user, tenant=identity.tenant, status="running", roots=True, limit=self.max_runs
         )
-        found = len(await self.runtime.runs(wanted))
-        tally.going, tally.at = (
-            found + tally.begun - begun,
-            at,
-        )  # those begun meanwhile may be missing in what was found
+        for _ in range(_COUNTS):
+            begun, at = tally.begun, time.monotonic()
+            found = len(await self.runtime.runs(wanted))
+            late = tally.begun - begun  # these may be missing in what was found, or be in it
+            tally.going, tally.at = found + late, at
+            if late == 0 or tally.going + tally.starting < self.max_runs:
+                return
 
 
 @dataclass
