@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
@@ -75,8 +75,8 @@ class RunContext(Generic[DepsT]):
         Its idempotency key is a digest of the run's and the call's ids: stable over retries, workers and restarts.
         """
         key = digest(f"{self.run_id}/{call_id}".encode())
-        called = replace(self, step=step, call_id=call_id, idempotency_key=key, on_progress=progress)
-        called.cancelled = threading.Event()
+        called = RunContext(self.deps, self.run_id, self.identity, step, call_id, key)  # `replace` takes far longer
+        called.store, called.below, called.on_progress = self.store, self.below, progress
         return called
 
     def progress(self, value: object) -> None:
