@@ -1,8 +1,12 @@
 # Needs Python 3.11 or newer and make (also the make 3.81 of macOS); everything else goes into .venv.
 
 SHELL = /bin/sh
-EXAMPLE ?= ticket
 PORT ?= 8090
+
+# A question without an example is for the assistant that answers any; without one the ticket desk has its own.
+ifndef EXAMPLE
+EXAMPLE := $(if $(value Q),mini,ticket)
+endif
 
 # What the user wrote reaches the programs through the environment, as written: `$`, quotes and brackets are text.
 override EXAMPLE := $(value EXAMPLE)
@@ -17,7 +21,8 @@ PIP_INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --use-pep
 .PHONY: help run serve test kill load check format bench lock clean
 
 help:
-	@echo 'make run [EXAMPLE=ticket] [Q="..."]   run an example and trace its steps (a stand-in model answers unless MODEL is set)'
+	@echo 'make run [EXAMPLE=ticket] [Q="..."]   run an example and trace its steps (a stand-in model answers unless MODEL is set);'
+	@echo '                                    with a question alone, EXAMPLE=mini'
 	@echo 'make serve [EXAMPLE=ticket] [PORT=8090]  serve an example over HTTP on this machine, with demonstration keys'
 	@echo 'make test                           run the tests'
 	@echo 'make kill [KILLS=1000]              kill the program again and again and audit it (SEED=..., SECONDS=...)'

@@ -60,6 +60,14 @@ def test_a_question_reaches_the_example_as_it_was_written(
     assert not list(house.rglob("owned"))
 
 
+def test_a_question_alone_is_for_the_assistant_and_without_one_the_ticket_desk_begins(house: Path) -> None:
+    for name in ("mini.py", "ticket/__main__.py"):
+        (house / "examples" / name).write_text("print(__spec__.name)", "utf-8")
+    assert make(house, "run", "Q=now?").stdout.strip() == "examples.mini"
+    assert make(house, "run").stdout.strip() == "examples.ticket.__main__"
+    assert make(house, "run", "Q=now?", "EXAMPLE=ticket").stdout.strip() == "examples.ticket.__main__"
+
+
 def test_run_takes_the_example_and_the_store(house: Path) -> None:
     done = make(house, "run", "EXAMPLE=travel", "Q=October?", STORE="sqlite:///mine.db")
     assert done.stdout.strip() == '["sqlite:///mine.db", "--trace", "October?"]'
