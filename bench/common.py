@@ -6,6 +6,7 @@ This module is imported into each peer's own environment, so it stays on the sta
 import asyncio
 import json
 import os
+import random
 import threading
 import time
 from collections.abc import Callable
@@ -18,7 +19,9 @@ API_KEY = os.environ.get("OPENAI_API_KEY", "sk-fake")
 SYSTEM = "You are a helpful assistant. Use the tools."
 PROMPT = "Go."
 NAP_SECONDS = 0.1
-BLOB = "x" * 4096
+_WORDS = random.Random(4096)
+BLOB = " ".join(f"order-{_WORDS.randrange(10_000_000)}" for _ in range(400))[:4096]
+"""As redundant as a tool's result: a store could shrink one letter 4,096 times to nothing."""
 
 
 @dataclass
@@ -165,6 +168,9 @@ class Peer:
     async def stream(self, model: str, tool: str, on_text: Callable[[str], None]) -> None:
         """One streamed agent run; `on_text` gets each piece of text as it arrives."""
         raise NotImplementedError
+
+    async def settle(self) -> None:
+        """Brings what was written to where it lies when the process has ended."""
 
     async def close(self) -> None:
         """Closes what `setup` opened."""

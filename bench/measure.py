@@ -167,14 +167,18 @@ class _StallWatch:
 
 
 async def disk(peer: Peer, k: int, tool: str = "blob", n: int = 2) -> Result:
-    """Bytes that one durable run of `k` rounds leaves behind, everything in its folder counted."""
+    """Bytes that one durable run of `k` rounds leaves behind, everything in its folder counted.
+
+    What an open database keeps in its log at that moment is no measure: it is brought into the file before each look.
+    """
     if peer.data_dir is None:
         raise ValueError(f"{peer.name} writes nothing")
     await _run(peer, model_name(1, tool=tool), tool, 1)
+    await peer.settle()
     before = _bytes_in(peer.data_dir)
     for _ in range(n):
         await _run(peer, model_name(k, tool=tool), tool, k)
-    await asyncio.sleep(0.2)
+    await peer.settle()
     return {"bytes": (_bytes_in(peer.data_dir) - before) / n}
 
 

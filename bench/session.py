@@ -131,7 +131,9 @@ def _ask(worker: Worker, order: Order, server: Server) -> dict[str, Any]:
 
 def _import(entry: Entry) -> dict[str, Any]:
     command = [python(entry.environment), "-c", IMPORT.format(statement=entry.statement)]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=tempfile.gettempdir())
+    # pip compiles what it installs, but not a tree installed in place: left to itself Python keeps what it compiles
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    done = subprocess.run(command, capture_output=True, text=True, cwd=tempfile.gettempdir(), env=environment)
     if done.returncode:
         print(f"  {entry.key}: {done.stderr.strip()[-300:]}", flush=True)
         return {"error": done.stderr[-300:]}

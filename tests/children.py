@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import subprocess
+import sys
 from typing import IO
 
 
@@ -31,3 +32,12 @@ async def end(process: subprocess.Popen[str], *, go: str = "go\n") -> str:
 async def kill(process: subprocess.Popen[str]) -> None:
     process.send_signal(signal.SIGKILL)
     await asyncio.to_thread(process.wait)
+
+
+def run_script(url: str, body: str, environment: dict[str, str]) -> str:
+    """What a script says that runs to its end in another process, with `url` and what it takes to open that store."""
+    imports = "import asyncio, gc, os, sys, threading, time\nfrom glassloop.stores import open_store\n"
+    command = [sys.executable, "-W", "error", "-c", f"{imports}url = {url!r}\n{body}"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env=environment, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return done.stdout

@@ -15,7 +15,6 @@ class Glassloop(Peer):
 
     async def setup(self) -> None:
         from glassloop import Agent, Limits
-        from glassloop.stores import open_store
 
         no_limits = Limits(steps=None, total_tokens=None, seconds=None, cost_usd=None, repetition=None)
         self.agents = {
@@ -25,7 +24,16 @@ class Glassloop(Peer):
         self.options: dict[str, Any] = {}
         if self.variant == "sqlite":
             self.data_dir = tempfile.mkdtemp(prefix="bench-glassloop-")
-            self.options["store"] = open_store(f"sqlite:///{self.data_dir}/journal.db")
+            self._open()
+
+    def _open(self) -> None:
+        from glassloop.stores import open_store
+
+        self.options["store"] = open_store(f"sqlite:///{self.data_dir}/journal.db")
+
+    async def settle(self) -> None:
+        await self.close()
+        self._open()
 
     async def run(self, model: str, tool: str) -> str:
         result = await self.agents[tool].run(PROMPT, model=f"openai:{model}", **self.options)
@@ -36,6 +44,10 @@ class Glassloop(Peer):
             async for event in events:
                 if event.type == "text_delta":
                     on_text(event.data.text)
+
+    async def close(self) -> None:
+        if store := self.options.get("store"):
+            await store.close()
 
 
 if __name__ == "__main__":

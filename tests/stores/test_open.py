@@ -16,7 +16,7 @@ import pytest
 from glassloop.core.errors import ConfigurationError, StoreError
 from glassloop.journal.journal import MemoryJournal
 from glassloop.stores import Store, open_store, schema
-from glassloop.testing.conformance.journal import started
+from glassloop.testing.conformance.journal import asked, started
 
 
 def use(url: str) -> None:
@@ -156,6 +156,22 @@ def test_an_older_file_is_brought_up_to_date(path: Path, url: str, monkeypatch: 
         assert connection.execute("SELECT id, shiny FROM glassloop_runs").fetchall() == [("run_1", None)]
         version = connection.execute("SELECT version FROM glassloop_schema").fetchall()
     assert version == [(len(schema.MIGRATIONS),)]
+
+
+async def test_a_file_from_before_there_were_questions_takes_them(
+    path: Path, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:2])
+        async with open_store(url) as store:
+            await store.journal.append("run_1", [started("run_1")], after=0, epoch=1)
+    old = ("appr_1", "run_1", "call_1", "refund", "{}", "Refund?", "high", None, "call", "park", *[None] * 3, "desk", 7)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"INSERT INTO glassloop_approvals VALUES ({', '.join('?' * 19)})", (*old, *[None] * 4))
+    async with open_store(url) as store:
+        await store.journal.append("run_1", [asked("run_1", 2, choices=("a", "b"))], after=1, epoch=1)
+        rows = await store.journal.approvals()
+        assert [(row.choices, row.answer) for row in rows] == [('["a","b"]', None), ("[]", None)]
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> None:

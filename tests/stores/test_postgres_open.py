@@ -17,7 +17,7 @@ from glassloop.stores import open_store, postgres_engine
 from glassloop.stores.postgres_address import Address
 from glassloop.stores.postgres_engine import Database
 from glassloop.stores.postgres_schema import STORE, check_server
-from glassloop.testing.conformance.journal import cancelled, claimed, replied, started
+from glassloop.testing.conformance.journal import asked, cancelled, claimed, replied, started
 from servers import PostgresProcess, postgres_server
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -142,7 +142,7 @@ async def test_a_newer_database_is_left_alone(postgres_process: PostgresProcess,
     postgres_process.execute("UPDATE glassloop_schema SET version = 99", name_of(url))
     kind, said = await trouble(url)
     assert kind is ConfigurationError
-    assert "newer Glassloop (store schema 99, this one knows 1): upgrade" in said
+    assert f"newer Glassloop (store schema 99, this one knows {STORE.version}): upgrade" in said
     assert postgres_process.execute("SELECT version FROM glassloop_schema", name_of(url)) == "99"
 
 
@@ -158,11 +158,25 @@ async def test_an_older_database_is_brought_up_to_date(
     def step(connection: Connection) -> None:
         connection.execute(text("ALTER TABLE glassloop_runs ADD COLUMN shiny integer"))
 
-    monkeypatch.setattr(postgres_engine, "STORE", replace(STORE, steps=(step,)))
+    monkeypatch.setattr(postgres_engine, "STORE", replace(STORE, steps=(*STORE.steps, step)))
     async with open_store(url) as store:
         assert len(await store.journal.runs()) == 1
     assert postgres_process.execute("SELECT id, shiny FROM glassloop_runs", name_of(url)) == "run_1|"
-    assert postgres_process.execute("SELECT version FROM glassloop_schema", name_of(url)) == "2"
+    assert postgres_process.execute("SELECT version FROM glassloop_schema", name_of(url)) == str(STORE.version + 1)
+
+
+async def test_a_database_from_before_there_were_questions_takes_them(
+    postgres_process: PostgresProcess, url: str
+) -> None:
+    async with open_store(url) as store:
+        await store.journal.append("run_1", [started("run_1"), asked("run_1", 1)], after=0, epoch=1)
+    columns = "DROP COLUMN choices, DROP COLUMN answer"
+    postgres_process.execute(f"ALTER TABLE glassloop_approvals {columns}", name_of(url))
+    postgres_process.execute("UPDATE glassloop_schema SET version = 1 WHERE name = 'store'", name_of(url))
+    async with open_store(url) as store:
+        await store.journal.append("run_1", [asked("run_1", 2, choices=("a", "b"))], after=2, epoch=1)
+        rows = await store.journal.approvals()
+        assert [(row.choices, row.answer) for row in rows] == [('["a","b"]', None), ("[]", None)]
 
 
 async def test_a_migration_that_fails_changes_nothing(
@@ -176,7 +190,7 @@ async def test_a_migration_that_fails_changes_nothing(
         connection.execute(text("CREATE TABLE nonsense"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(postgres_engine, "STORE", replace(STORE, steps=(step,)))
+        patch.setattr(postgres_engine, "STORE", replace(STORE, steps=(*STORE.steps, step)))
         assert (await trouble(url))[0] is StoreError
     assert postgres_process.execute("SELECT to_regclass('glassloop_shiny')", name_of(url)) == ""
     async with open_store(url) as store:

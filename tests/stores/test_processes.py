@@ -3,26 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import sqlite3
 import subprocess
-import sys
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from children import end, hear, kill, pipe
+from children import end, hear, kill, run_script
 from glassloop.core.errors import Conflict
 from glassloop.core.events import ModelReplied
 from glassloop.core.messages import UserMessage
-from glassloop.journal.ledger import InDoubt, InFlight, Yours
-from glassloop.memory.session import SessionBusy
 from glassloop.stores import Store, open_store
-from glassloop.testing.conformance.journal import cancelled, claimed, collect, finished, replied, started
+from glassloop.testing.conformance.journal import cancelled, claimed, collect, replied, started
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -34,35 +28,6 @@ async def store(url: str) -> AsyncIterator[Store]:
 
 
 # The journal
-
-RACE = """
-    run_id = sys.argv[2]
-    async with store:
-        say("ready")
-        sys.stdin.readline()
-        won = 0
-        for position in range(1, 31):
-            try:
-                event_ = event(run_id, DriverClaimed(position + 1, f"process {os.getpid()}"))
-                await store.journal.append(run_id, [event_], after=position, epoch=position + 1)
-                won += 1
-            except Exception as error:
-                assert type(error).__name__ in ("Conflict", "Fenced"), error
-                while len(await store.journal.read(run_id)) <= position:
-                    await asyncio.sleep(0.001)
-        say(won)
-"""
-
-
-async def test_of_two_processes_exactly_one_wins_each_position(store: Store, start: Start) -> None:
-    await store.journal.append("run_1", [started("run_1")], after=0, epoch=1)
-    racers = [start(RACE, "run_1") for _ in range(2)]
-    for racer in racers:
-        assert await hear(racer) == "ready"
-    won = await asyncio.gather(*map(end, racers))
-    assert sum(map(int, won)) == 30
-    assert [event.seq for event in await store.journal.read("run_1")] == list(range(1, 32))
-
 
 DECIDE = """
     async with store:
@@ -106,36 +71,6 @@ async def test_a_follower_sees_what_another_process_writes(store: Store, start: 
     bystander.cancel()
     await asyncio.wait([bystander])
     await end(other)
-
-
-APPEND_FOR_EVER = """
-    async with store:
-        async def drive(run_id):
-            last = 0
-            while True:
-                batch = [event(run_id, CancelRequested(str(n) * 1000)) for n in range(3)]
-                blobs = {f"{run_id}{last}": b"x" * 9000}
-                last = await store.journal.append(run_id, batch, after=last, epoch=1, blobs=blobs)
-                say(run_id, last)
-        await asyncio.gather(*(drive(f"run_{n}") for n in range(5)))
-"""
-
-
-@pytest.mark.parametrize("seconds", [0.02, 0.15, 0.4])
-async def test_a_killed_process_leaves_whole_appends(store: Store, start: Start, seconds: float) -> None:
-    process = start(APPEND_FOR_EVER)
-    await hear(process)
-    await asyncio.sleep(seconds)
-    await kill(process)
-    said = dict(line.split() for line in pipe(process.stdout).read().splitlines() if line.count(" ") == 1)
-    for n in range(5):
-        events = await store.journal.read(f"run_{n}")
-        assert len(events) % 3 == 0
-        assert len(events) >= int(said.get(f"run_{n}", 0))
-        assert [event.seq for event in events] == list(range(1, len(events) + 1))
-        if events:
-            assert await store.journal.blob(f"run_{n}{len(events) - 3}") == b"x" * 9_000
-            assert await store.journal.append(f"run_{n}", [finished(f"run_{n}")], after=len(events), epoch=1)
 
 
 HOLD_FILE = """
@@ -192,74 +127,6 @@ async def test_many_processes_may_create_the_file_at_once(url: str, start: Start
 # Sessions and ledger
 
 
-def wait_for_tickets(path: Path, number: int) -> None:
-    """Wait until so many runs hold a session or wait for it."""
-    with closing(sqlite3.connect(path)) as connection:
-        while connection.execute("SELECT count(*) FROM glassloop_session_locks").fetchone() != (number,):
-            time.sleep(0.01)
-
-
-HOLD_SESSION = """
-    async with store.sessions.lock("s", sys.argv[2]):
-        say("held")
-        sys.stdin.readline()
-    await store.close()
-"""
-
-
-async def test_a_killed_process_frees_its_session(store: Store, start: Start) -> None:
-    holder = start(HOLD_SESSION, "run_1")
-    await hear(holder)
-    with pytest.raises(SessionBusy, match="run_1"):
-        async with store.sessions.lock("s", "run_2", "refuse"):
-            pass
-
-    async def wait() -> None:
-        async with store.sessions.lock("s", "run_3"):
-            pass
-
-    waiter = asyncio.create_task(wait())
-    await asyncio.sleep(0.2)
-    assert not waiter.done()
-    await kill(holder)
-    async with asyncio.timeout(10):
-        await waiter
-        async with store.sessions.lock("s", "run_2", "refuse"):
-            pass
-
-
-async def test_processes_take_turns(store: Store, path: Path, start: Start) -> None:
-    order: list[str] = []
-
-    async def run(run_id: str) -> None:
-        async with store.sessions.lock("s", run_id):
-            order.append(run_id)
-
-    holder = start(HOLD_SESSION, "run_1")
-    await hear(holder)
-    second = start(HOLD_SESSION, "run_2")
-    await asyncio.to_thread(wait_for_tickets, path, 2)
-    third = asyncio.create_task(run("run_3"))
-    await end(holder)
-    assert await hear(second) == "held"
-    await asyncio.sleep(0.5)
-    assert order == []
-    await end(second)
-    async with asyncio.timeout(10):
-        await third
-    assert order == ["run_3"]
-
-
-async def test_a_resumed_run_takes_its_session_from_another_process(store: Store, start: Start) -> None:
-    holder = start(HOLD_SESSION, "run_1")
-    await hear(holder)
-    async with asyncio.timeout(10), store.sessions.lock("s", "run_1"):
-        await end(holder)  # what the older driver gives up is no longer its own
-        with pytest.raises(SessionBusy):
-            async with store.sessions.lock("s", "run_2", "refuse"):
-                pass
-
-
 async def test_a_turn_cut_off_by_a_kill_is_whole_or_absent(store: Store, start: Start) -> None:
     writer = start("""
     n = 0
@@ -278,38 +145,7 @@ async def test_a_turn_cut_off_by_a_kill_is_whole_or_absent(store: Store, start: 
     assert await store.sessions.load("s", 1) == [UserMessage("hello")]
 
 
-CLAIM = """
-    say(type(await store.ledger.claim("k", ("run_1", "call_1"), 3600.0)).__name__)
-    sys.stdin.readline()
-    await store.close()
-"""
-
-
-async def test_the_claim_of_a_killed_process_is_in_doubt_at_once(store: Store, start: Start) -> None:
-    holder = start(CLAIM)
-    assert await hear(holder) == "Yours"
-    assert await store.ledger.claim("k", ("run_2", "call_1"), 60) == InFlight(("run_1", "call_1"))
-    waiter = asyncio.create_task(store.ledger.wait("k"))
-    await asyncio.sleep(0.1)
-    assert not waiter.done()
-    await kill(holder)
-    async with asyncio.timeout(5):
-        await waiter
-    assert await store.ledger.claim("k", ("run_2", "call_1"), 60) == InDoubt(("run_1", "call_1"))
-    assert await store.ledger.claim("k", ("run_1", "call_1"), 60) == Yours(again=True)
-
-
 # Life and death of our own process
-
-
-def run_script(url: str, body: str, environment: dict[str, str]) -> str:
-    code = (
-        f"import asyncio, gc, os, sys, threading, time\nfrom glassloop.stores import open_store\nurl = {url!r}\n{body}"
-    )
-    command = [sys.executable, "-W", "error", "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, env=environment)
-    assert (done.returncode, done.stderr) == (0, "")
-    return done.stdout
 
 
 def test_a_store_left_open_neither_warns_nor_keeps_the_process(
@@ -348,52 +184,6 @@ print(threading.active_count(), os.path.exists(url.removeprefix("sqlite:///") + 
 """,
         clean_environment,
     ).splitlines() == ["['glassloop-reader', 'glassloop-writer']", "1 False"]
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-async def test_a_store_works_on_both_sides_of_a_fork(url: str, clean_environment: dict[str, str]) -> None:
-    said = await asyncio.to_thread(
-        run_script,
-        url,
-        """
-import json, warnings
-warnings.simplefilter("ignore")  # Python 3.12 warns of every fork beside a thread
-from glassloop.core.events import CancelRequested, Event
-store = open_store(url)
-async def write(run_id, last):
-    for _ in range(20):
-        last = await store.journal.append(run_id, [Event(run_id, 0, 1, 0, CancelRequested())], after=last, epoch=1)
-    return last
-async def child(name):
-    await write(name, 0)
-    await store.close()
-async def busy():
-    try:
-        async with store.sessions.lock("s", "run_2", "refuse"):
-            return False
-    except Exception as error:
-        return type(error).__name__
-async def main():
-    await write("parent", 0)
-    names, children = ["child0", "child1", "child2"], []
-    async with store.sessions.lock("s", "run_1"):
-        for name in names:
-            children.append(os.fork())
-            if children[-1] == 0:
-                asyncio.run(child(name))
-                gc.collect()
-                os._exit(0)
-        await write("parent", 20)
-        assert [os.waitpid(child, 0)[1] for child in children] == [0, 0, 0]
-        print(json.dumps([len(await store.journal.read(name)) for name in ["parent", *names]]))
-        print(await busy())
-asyncio.run(main())
-""",
-        clean_environment,
-    )
-    lengths, busy = said.splitlines()
-    assert json.loads(lengths) == [40, 20, 20, 20]
-    assert busy == "SessionBusy"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")

@@ -6,7 +6,9 @@ import asyncio
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,9 +19,11 @@ from glassloop.core.events import (
     ApprovalDecided,
     CancelRequested,
     DriverClaimed,
+    DriverRested,
     JournalData,
     RunContinued,
     RunFinished,
+    SessionTold,
 )
 from glassloop.core.messages import UserMessage
 from glassloop.journal.feed import Feed
@@ -31,10 +35,12 @@ from glassloop.stores.database import Database
 from glassloop.stores.sqlite_journal import SqliteJournal
 from glassloop.stores.sqlite_ledger import SqliteLedger
 from glassloop.stores.sqlite_sessions import SqliteSessions
-from glassloop.testing.conformance.journal import event, replied, started
+from glassloop.testing.conformance.journal import event, replied, requested, started
 from glassloop.testing.conformance.ledger import Clock
 
 RUNS = ("run_1", "run_2")
+THE_END = -1
+"""In the place of a position: the run's last event, wherever that is."""
 few = settings(max_examples=40, deadline=None)
 
 
@@ -73,33 +79,33 @@ class Append:
     async def __call__(self, journal: Journal) -> list[object]:
         events = [event(self.run_id, data) for data in self.data]
         blobs = {name: name.encode() for name in self.blobs}
-        written = await answer(
-            journal.append(self.run_id, events, after=self.after, epoch=self.epoch, blobs=blobs or None)
-        )
+        after = len(await journal.read(self.run_id)) if self.after == THE_END else self.after
+        written = await answer(journal.append(self.run_id, events, after=after, epoch=self.epoch, blobs=blobs or None))
         erased = await journal.erase_blobs(self.run_id) if self.erase else None
         kept = [await answer(journal.blob(name)) for name in "abc"]
         lists = [await journal.runs(wanted) for wanted in (None, RunFilter(finished=True), RunFilter(status="waiting"))]
         return [written, erased, kept, lists, await journal.read(self.run_id)]
 
 
-data = st.sampled_from(
-    [
-        started("").data,
-        replied("").data,
-        replied("", None).data,
-        CancelRequested(),
-        RunContinued(),
-        RunFinished("completed"),
-        ApprovalAsked("a", "c", "t", "{}", "f", "s"),
-        ApprovalDecided("a", "approve"),
-        *(DriverClaimed(epoch, "driver") for epoch in (1, 2, 3)),
-    ]
-)
+DATA: list[Any] = [
+    started("").data,
+    requested("").data,
+    replied("").data,
+    replied("", None).data,
+    SessionTold(),
+    CancelRequested(),
+    RunContinued(),
+    RunFinished("completed"),
+    ApprovalAsked("a", "c", "t", "{}", "f", "s"),
+    ApprovalDecided("a", "approve"),
+    *(DriverClaimed(epoch, "driver") for epoch in (1, 2, 3)),
+    *(DriverRested(waiting) for waiting in (True, False, None)),
+]
 appends = st.builds(
     Append,
     st.sampled_from(RUNS),
-    st.lists(data, max_size=3).map(tuple),
-    st.none() | st.integers(0, 4),
+    st.lists(st.sampled_from(DATA), max_size=3).map(tuple),
+    st.none() | st.integers(0, 4) | st.just(THE_END),
     st.none() | st.integers(1, 3),
     st.lists(st.sampled_from("abc"), max_size=2, unique=True).map(tuple),
     st.booleans(),
@@ -113,6 +119,33 @@ def test_journals_agree(appends: Sequence[Append]) -> None:
         memory, file = MemoryJournal(), SqliteJournal(database, Feed())
         for append in appends:
             assert await append(file) == await append(memory), append
+
+    with_file(body)
+
+
+def test_journals_agree_on_each_kind_of_event() -> None:
+    async def body(database: Database) -> None:
+        memory, file = MemoryJournal(), SqliteJournal(database, Feed())
+        for number, (data, waits) in enumerate(product(DATA, (True, False))):
+            for batch in ((DATA[0], DriverRested(waits)), (data,)):
+                append = Append(f"run_{number}", batch, THE_END, 1, (), erase=False)
+                assert await append(file) == await append(memory), data
+
+    with_file(body)
+
+
+def test_journals_agree_on_sums() -> None:
+    prices: tuple[tuple[float | None, ...], ...] = ((0.1,), (0.2, 0.3), (None, 0.1), (0.2,))
+
+    async def body(database: Database) -> None:
+        memory, file = MemoryJournal(), SqliteJournal(database, Feed())
+        last = 0
+        for batch in ((), *prices):
+            events = [each for price in batch for each in (requested("r"), replied("r", price))] or [started("r")]
+            for journal in (memory, file):
+                await journal.append("r", events, after=last, epoch=1)
+            last += len(events)
+            assert await file.runs() == await memory.runs(), batch
 
     with_file(body)
 

@@ -11,7 +11,7 @@ import pytest
 
 from glassloop.core.fulltext import tokens
 from glassloop.memory.fact_store import Embedding, FactOwner, FactStore
-from glassloop.stores import open_store
+from glassloop.stores import open_store, schema
 from glassloop.stores.sqlite import open_sqlite
 from glassloop.stores.sqlite_facts import CANDIDATES
 from glassloop.testing.conformance.facts import FactsConformance
@@ -51,12 +51,11 @@ async def test_nothing_of_a_forgotten_fact_is_left_in_the_file(path: Path, url: 
     assert words == set(tokens("Something else"))
 
 
-async def test_a_file_from_before_there_were_facts_gets_them(path: Path, url: str) -> None:
-    async with open_store(url):
-        pass
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.executescript("DROP TABLE glassloop_facts; DROP TABLE glassloop_fact_words")
-        connection.execute("UPDATE glassloop_schema SET version = 1")
+async def test_a_file_from_before_there_were_facts_gets_them(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:1])
+        async with open_store(url) as store:
+            await store.journal.runs()
     async with open_store(url) as store:
         fact = await store.facts.remember(ANN, "I like green tea")
         assert await store.facts.all(ANN) == [fact]

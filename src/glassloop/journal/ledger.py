@@ -53,6 +53,15 @@ class Done:
 Claim: TypeAlias = Yours | InFlight | InDoubt | Done
 
 
+def judged(holder: Owner, result: bytes | None, asker: Owner | None, *, lasts: bool) -> Claim:
+    """What an entry means to who asks; `lasts`: its time has not run out, nor has its process ended before a result."""
+    if result is not None:
+        return Done(holder, result) if lasts else Yours()
+    if holder == asker:
+        return Yours(again=True)
+    return InFlight(holder) if lasts else InDoubt(holder)
+
+
 class Ledger(Protocol):
     """Which effects have happened. An implementation must pass `glassloop.testing.conformance.ledger`."""
 
@@ -120,16 +129,11 @@ class MemoryLedger:
         now = self._clock()
         with self._lock:
             self._sweep(now)
-            entry = self._entries.get(key)
-            if entry is None or (entry.result is not None and now >= entry.until):
+            found = self._entries.get(key)
+            claim = Yours() if found is None else judged(found.owner, found.result, owner, lasts=now < found.until)
+            if isinstance(claim, Yours):
                 self._entries[key] = _Entry(owner, now + lease, ttl)
-                return Yours()
-            if entry.result is not None:
-                return Done(entry.owner, entry.result)
-            if entry.owner == owner:
-                self._entries[key] = _Entry(owner, now + lease, ttl)
-                return Yours(again=True)
-            return InDoubt(entry.owner) if now >= entry.until else InFlight(entry.owner)
+            return claim
 
     async def settle(self, key: str, owner: Owner, result: bytes) -> bool:
         """See `Ledger.settle`."""

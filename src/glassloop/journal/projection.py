@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from glassloop.core.context import Identity
+from glassloop.core.encoding import dumps
 from glassloop.core.events import (
     ApprovalAsked,
     ApprovalDecided,
@@ -25,7 +26,7 @@ from glassloop.core.messages import Reply
 
 OPEN_STATUSES = ("running", "waiting", "cancelling")
 
-ApprovalStatus = Literal["pending", "expired", "approved", "denied", "edited", "withdrawn"]
+ApprovalStatus = Literal["pending", "expired", "approved", "denied", "edited", "answered", "withdrawn"]
 WITHDRAW = "withdraw"
 """Stands for a decision where the run has ended without one, and the call with it."""
 
@@ -33,6 +34,7 @@ DECISION_OF: dict[ApprovalStatus, str] = {
     "approved": "approve",
     "denied": "deny",
     "edited": "edit",
+    "answered": "answer",
     "withdrawn": WITHDRAW,
 }
 """The decision that makes each status."""
@@ -140,12 +142,6 @@ def project(row: RunRow | None, event: Event) -> RunRow | None:
     if row is None:
         return None
     match data:
-        case ModelReplied(reply=Reply(usage=usage), cost_usd=cost) | Summarized(asked=True, usage=usage, cost_usd=cost):
-            total = None if cost is None or row.cost_usd is None else row.cost_usd + cost
-            tokens = row.tokens + usage.total
-            return replace(row, updated_at=event.at, tokens=tokens, cost_usd=total)
-        case ModelRequested():
-            return replace(row, updated_at=event.at, steps=row.steps + 1)
         case RunFinished(outcome=outcome):
             return replace(row, updated_at=event.at, status=outcome, owner=None)
         case ApprovalAsked():
@@ -164,7 +160,62 @@ def project(row: RunRow | None, event: Event) -> RunRow | None:
         case CancelRequested() if not row.finished:
             return replace(row, updated_at=event.at, status="cancelling")
         case _:
-            return replace(row, updated_at=event.at)
+            at, steps, tokens, cost = _growth(event)
+            total = None if cost is None or row.cost_usd is None else row.cost_usd + cost
+            return replace(row, updated_at=at, steps=row.steps + steps, tokens=row.tokens + tokens, cost_usd=total)
+
+
+class Growth(NamedTuple):
+    """What events that only go on with a run do to its row: a database adds it without reading the row.
+
+    Args:
+        updated_at: UTC milliseconds, in the place of the row's.
+        steps: more.
+        tokens: more.
+        cost_usd: more; None where the price is unknown, and with it the sum.
+    """
+
+    updated_at: int
+    steps: int = 0
+    tokens: int = 0
+    cost_usd: float | None = 0.0
+
+
+_TURNS = (
+    RunStarted,
+    RunFinished,
+    RunContinued,
+    ApprovalAsked,
+    ApprovalDecided,
+    DriverClaimed,
+    DriverRested,
+    CancelRequested,
+)
+
+
+def growth(events: Sequence[Event]) -> Growth | None:
+    """What `events` add to the row of a run that has started, as `project` would; None where they do more than add.
+
+    Two prices are more: how a sum of fractions is rounded depends on which are added first.
+    """
+    if not events or any(isinstance(event.data, _TURNS) for event in events):
+        return None
+    grown = [_growth(event) for event in events]
+    priced = [each.cost_usd for each in grown if each.cost_usd != 0]
+    if len(priced) > 1:
+        return None
+    steps, tokens = sum(each.steps for each in grown), sum(each.tokens for each in grown)
+    return Growth(events[-1].at, steps, tokens, priced[0] if priced else 0.0)
+
+
+def _growth(event: Event) -> Growth:
+    match event.data:
+        case ModelReplied(reply=Reply(usage=usage), cost_usd=cost) | Summarized(asked=True, usage=usage, cost_usd=cost):
+            return Growth(event.at, tokens=usage.total, cost_usd=cost)
+        case ModelRequested():
+            return Growth(event.at, steps=1)
+        case _:
+            return Growth(event.at)
 
 
 def summarize(events: Iterable[Event]) -> RunRow | None:
@@ -185,10 +236,11 @@ class ApprovalRow:
         call_id: the journal's id of the call.
         tool: the tool.
         arguments: exactly what will run, as JSON.
-        summary: one line for the human.
+        summary: one line for the human; the question, of one.
         risk: low, medium or high.
         role: who decides; None for the run's owner.
-        kind: `call`, or `doubt` for one that had begun before a crash and may have happened.
+        kind: `call`, `doubt` for one that had begun before a crash and may have happened, or `question` for one whose
+            function asks something.
         mode: how the call is held: `wait`, `park` or `defer`.
         user: on whose behalf the run acts.
         tenant: of which tenant.
@@ -196,9 +248,11 @@ class ApprovalRow:
         agent: which agent asks.
         asked_at: UTC milliseconds.
         expires_at: UTC milliseconds, or None.
-        decision: approve, deny or edit, or withdraw where the run ended first; None while nobody has decided.
+        decision: approve, deny, edit or answer, or withdraw where the run ended first; None while nobody has decided.
         decided_by: who did.
         reason: what they said.
+        choices: what may be answered to a question, as a JSON list; empty for anything.
+        answer: what was answered.
     """
 
     approval_id: str
@@ -220,6 +274,8 @@ class ApprovalRow:
     decision: str | None = None
     decided_by: str | None = None
     reason: str | None = None
+    choices: str = "[]"
+    answer: str | None = None
 
     def status(self, now: int) -> ApprovalStatus:
         """Where the approval stands at `now` (UTC milliseconds)."""
@@ -245,7 +301,7 @@ class ApprovalFilter:
         id: the one with this id.
         run_id: asked for by this run.
         concerns: any business of this identity (`ApprovalRow.concerns`).
-        status: with this status, or `decided` for the three that a decision makes.
+        status: with this status, or `decided` for those that a decision makes.
         now: UTC milliseconds, for `status`; at the default nothing has expired, so that `pending` is all undecided.
         limit: at most so many, newest first.
         before: only approvals with an id below this one.
@@ -290,6 +346,7 @@ def asked_row(row: RunRow, event: Event, asked: ApprovalAsked) -> ApprovalRow:
         row.agent,
         event.at,
         asked.expires_at,
+        choices=dumps(asked.choices).decode(),
     )
 
 
@@ -306,10 +363,10 @@ def approvals_of(runs: Iterable[Iterable[Event]]) -> list[ApprovalRow]:
             match event.data:
                 case ApprovalAsked() as asked if row is not None:
                     found.setdefault(asked.approval_id, asked_row(row, event, asked))
-                case ApprovalDecided(approval_id, decision, by, reason) if approval_id in found:
+                case ApprovalDecided(approval_id, decision, by, reason, answer=answer) if approval_id in found:
                     if found[approval_id].decision is None:
-                        answer = {"decision": decision, "decided_by": by, "reason": reason}
-                        found[approval_id] = replace(found[approval_id], **answer)
+                        said = {"decision": decision, "decided_by": by, "reason": reason, "answer": answer}
+                        found[approval_id] = replace(found[approval_id], **said)
                 case RunFinished():
                     for each in [each for each in found.values() if each.run_id == event.run_id and each.is_held]:
                         found[each.approval_id] = replace(each, decision=WITHDRAW)

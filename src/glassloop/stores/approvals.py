@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import sqlite3
 from collections.abc import Iterable, Iterator
-from dataclasses import astuple
+from dataclasses import astuple, fields
 from typing import assert_never
 
 from glassloop.core.events import ApprovalAsked, ApprovalDecided, Event, RunFinished
 from glassloop.journal.projection import DECISION_OF, WITHDRAW, ApprovalFilter, ApprovalRow, RunRow, asked_row
 from glassloop.stores.codec import storable
 
-_PUT = f"INSERT OR IGNORE INTO glassloop_approvals VALUES ({', '.join('?' * 19)})"
+_PUT = f"INSERT OR IGNORE INTO glassloop_approvals VALUES ({', '.join('?' * len(fields(ApprovalRow)))})"
 _DECIDE = """
-    UPDATE glassloop_approvals SET decision = ?, decided_by = ?, reason = ? WHERE approval_id = ? AND decision IS NULL
+    UPDATE glassloop_approvals SET decision = ?, decided_by = ?, reason = ?, answer = ?
+    WHERE approval_id = ? AND decision IS NULL
 """
 _WITHDRAW = f"""
     UPDATE glassloop_approvals SET decision = '{WITHDRAW}' WHERE run_id = ? AND decision IS NULL AND mode <> 'defer'
@@ -26,8 +27,8 @@ def project_approval(row: RunRow, event: Event, cursor: sqlite3.Cursor) -> None:
     match event.data:
         case ApprovalAsked() as asked:
             cursor.execute(_PUT, _storable(astuple(asked_row(row, event, asked))))
-        case ApprovalDecided(approval_id, decision, by, reason):
-            cursor.execute(_DECIDE, _storable((decision, by, reason, approval_id)))
+        case ApprovalDecided(approval_id, decision, by, reason, answer=answer):
+            cursor.execute(_DECIDE, _storable((decision, by, reason, answer, approval_id)))
         case RunFinished() if row.pending:
             cursor.execute(_WITHDRAW, (row.id,))
         case _:
@@ -68,7 +69,7 @@ def _conditions(wanted: ApprovalFilter) -> Iterator[tuple[str, tuple[object, ...
             yield "decision IS NULL AND expires_at <= ?", (wanted.now,)
         case "decided":
             yield "decision <> ?", (WITHDRAW,)
-        case "approved" | "denied" | "edited" | "withdrawn" as status:
+        case "approved" | "denied" | "edited" | "answered" | "withdrawn" as status:
             yield "decision = ?", (DECISION_OF[status],)
         case _:
             assert_never(wanted.status)

@@ -22,9 +22,12 @@ _WARN_S = 10.0
 
 _PRAGMAS = (
     "PRAGMA synchronous = FULL",  # a power cut must not forget a write that was begun
-    "PRAGMA journal_size_limit = 4194304",  # a big transaction must not leave a big log behind
+    "PRAGMA wal_autocheckpoint = 250",  # pages: a log that grows costs more than to copy it into the file more often
+    "PRAGMA journal_size_limit = 1048576",  # of the log: a big transaction must not leave a big one behind
     "PRAGMA secure_delete = ON",  # what was erased is overwritten
 )
+
+_WRITERS_CACHE = "PRAGMA cache_size = -256"  # KiB: who appends comes back to few pages, and the system has the others
 
 
 def connect(path: str, *, query_only: bool = False) -> sqlite3.Connection:
@@ -66,8 +69,7 @@ def _prepare(connection: sqlite3.Connection, path: str, query_only: bool) -> Non
         except BaseException:
             roll_back(connection)
             raise
-    if query_only:
-        connection.execute("PRAGMA query_only = ON")
+    connection.execute("PRAGMA query_only = ON" if query_only else _WRITERS_CACHE)
 
 
 def patiently(action: Callable[[], T], path: str) -> T:

@@ -21,9 +21,9 @@ def project_approval(row: RunRow, event: Event, connection: Connection) -> None:
     match event.data:
         case ApprovalAsked() as asked:
             connection.execute(insert(approvals).on_conflict_do_nothing(), asdict(asked_row(row, event, asked)))
-        case ApprovalDecided(approval_id, decision, by, reason):
+        case ApprovalDecided(approval_id, decision, by, reason, answer=answer):
             undecided = update(approvals).where(approvals.c.approval_id == approval_id, approvals.c.decision.is_(None))
-            connection.execute(undecided.values(decision=decision, decided_by=by, reason=reason))
+            connection.execute(undecided.values(decision=decision, decided_by=by, reason=reason, answer=answer))
         case RunFinished() if row.pending:
             its = approvals.c
             held = update(approvals).where(its.run_id == row.id, its.decision.is_(None), its.mode != "defer")
@@ -61,7 +61,7 @@ def _conditions(wanted: ApprovalFilter) -> Iterator[ColumnElement[bool]]:
             yield its.expires_at <= wanted.now
         case "decided":
             yield its.decision != WITHDRAW
-        case "approved" | "denied" | "edited" | "withdrawn" as status:
+        case "approved" | "denied" | "edited" | "answered" | "withdrawn" as status:
             yield its.decision == DECISION_OF[status]
         case _:
             assert_never(wanted.status)

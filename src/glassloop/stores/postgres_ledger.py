@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import BigInteger, ColumnElement, Connection, cast, delete, func, literal, select, update
 from sqlalchemy.dialects.postgresql import insert
 
-from glassloop.journal.ledger import DAY, Claim, Done, InDoubt, InFlight, Owner, Yours
+from glassloop.journal.ledger import DAY, Claim, InDoubt, InFlight, Owner, Yours, judged
 from glassloop.stores.owner import is_gone_here, this_process
 from glassloop.stores.postgres_engine import Database
 from glassloop.stores.postgres_errors import Repeat
@@ -109,12 +109,7 @@ class _Entry(NamedTuple):
 
     def judge(self, asker: Owner | None) -> Claim:
         """What it means for who asks."""
-        holder = (self.run_id, self.call_id)
-        if self.result is not None:
-            return Done(holder, self.result) if self.lasts else Yours()
-        if holder == asker:
-            return Yours(again=True)
-        return InFlight(holder) if self.lasts else InDoubt(holder)
+        return judged((self.run_id, self.call_id), self.result, asker, lasts=self.lasts)
 
 
 def settle_claim(key: str, owner: Owner, result: bytes, clock: Clock | None, connection: Connection) -> bool:

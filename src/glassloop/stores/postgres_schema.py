@@ -142,6 +142,8 @@ approvals = Table(
     column("decision", optional=True),
     column("decided_by", optional=True),
     column("reason", optional=True),
+    Column("choices", Plain, nullable=False, server_default="[]"),
+    column("answer", optional=True),
 )
 Index("glassloop_approvals_open", approvals.c.asked_at, postgresql_where=approvals.c.decision.is_(None))
 
@@ -198,7 +200,13 @@ processes = Table(
     column("until", TIMESTAMP(timezone=True)),
 )
 
-STORE = Schema("store", _metadata)
+
+def _add_questions(connection: Connection) -> None:
+    columns = 'ADD COLUMN choices text COLLATE "C" NOT NULL DEFAULT \'[]\', ADD COLUMN answer text COLLATE "C"'
+    connection.execute(text(f"ALTER TABLE glassloop_approvals {columns}"))
+
+
+STORE = Schema("store", _metadata, (_add_questions,))
 """Journal, sessions and ledger."""
 
 

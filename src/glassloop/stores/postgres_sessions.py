@@ -12,7 +12,8 @@ from sqlalchemy.dialects.postgresql import insert
 from glassloop.core.encoding import dumps
 from glassloop.core.messages import Message
 from glassloop.memory.session import WhenBusy, check_limit
-from glassloop.stores.codec import MESSAGE_VERSION, read_message
+from glassloop.stores.codec import MESSAGE_VERSION
+from glassloop.stores.messages import read_message
 from glassloop.stores.postgres_engine import Database
 from glassloop.stores.postgres_line import lock_key
 from glassloop.stores.postgres_locks import SessionLocks

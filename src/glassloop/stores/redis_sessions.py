@@ -8,7 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from glassloop.core.encoding import dumps
 from glassloop.core.messages import Message
 from glassloop.memory.session import WhenBusy, check_limit
-from glassloop.stores.codec import MESSAGE_VERSION, pack, read_message, storable
+from glassloop.stores.codec import MESSAGE_VERSION, pack, storable
+from glassloop.stores.messages import read_message
 from glassloop.stores.redis import RedisServer, Script
 from glassloop.stores.redis_locks import RedisLocks
 

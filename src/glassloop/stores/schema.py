@@ -136,7 +136,12 @@ _VERSION_2 = (
     """,
 )
 
-MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2)
+_VERSION_3 = (
+    "ALTER TABLE glassloop_approvals ADD COLUMN choices TEXT NOT NULL DEFAULT '[]'",
+    "ALTER TABLE glassloop_approvals ADD COLUMN answer TEXT",
+)
+
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_VERSION_1, _VERSION_2, _VERSION_3)
 """The statements that lead from each version of the schema to the next; a file that has seen all is up to date."""
 
 

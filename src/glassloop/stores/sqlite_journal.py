@@ -12,7 +12,7 @@ from typing import Any
 from glassloop.core.events import Event, RunFinished
 from glassloop.journal.feed import Feed
 from glassloop.journal.journal import Transaction, Turn, check_position, check_writer
-from glassloop.journal.projection import OPEN_STATUSES, ApprovalFilter, ApprovalRow, RunFilter, RunRow, project
+from glassloop.journal.projection import OPEN_STATUSES, ApprovalFilter, ApprovalRow, RunFilter, RunRow, growth, project
 from glassloop.stores.approvals import list_approvals, project_approval
 from glassloop.stores.blobs import keep_blobs
 from glassloop.stores.codec import pack, storable
@@ -27,8 +27,7 @@ from glassloop.stores.rows import (
     read_event,
     run_values,
 )
-from glassloop.stores.sqlite_sessions import append_messages
-from glassloop.stores.transaction import Writing
+from glassloop.stores.sqlite_sessions import append_messages, big_results
 
 _ROW = ", ".join(RUN_COLUMNS)
 _FIND = f"SELECT seq, epoch, {_ROW} FROM glassloop_runs WHERE id = ?"
@@ -40,6 +39,10 @@ _PUT_RUN = f"""
 _UPDATE_RUN = f"""
     UPDATE glassloop_runs SET seq = ?, epoch = ?, {", ".join(f"{column} = ?" for column in CHANGING_COLUMNS)}
     WHERE id = ?
+"""
+_GROW_RUN = """
+    UPDATE glassloop_runs SET seq = ?, epoch = ?, updated_at = ?, steps = steps + ?, tokens = tokens + ?,
+    cost_usd = cost_usd + ? WHERE id = ? AND seq = ? AND epoch <= ? AND agent IS NOT NULL
 """
 _INSERT_EVENT = f"INSERT INTO glassloop_events VALUES ({', '.join('?' * len(EVENT_COLUMNS))})"
 _READ = f"SELECT {', '.join(READ_COLUMNS)} FROM glassloop_events WHERE run_id = ? AND seq > ? ORDER BY seq"
@@ -157,7 +160,7 @@ def _append(
 ) -> int:
     last = append_events(run_id, events, after, epoch, blobs, cursor)
     if turn is not None:
-        append_messages(storable(turn.session), turn.key, turn.messages, cursor)
+        append_messages(storable(turn.session), turn.key, turn.messages, cursor, big_results(run_id, cursor))
     return last
 
 
@@ -170,6 +173,38 @@ def append_events(
     cursor: sqlite3.Cursor,
 ) -> int:
     """Append inside the transaction that is open; see `Journal.append`."""
+    last = _grow(run_id, events, after, epoch, cursor)
+    if last is None:
+        last = _move(run_id, events, after, epoch, bool(blobs), cursor)
+    stored = [event_values(run_id, seq, event, epoch=epoch, pack=pack) for seq, event in enumerate(events, last + 1)]
+    cursor.executemany(_INSERT_EVENT, stored)
+    if blobs:
+        keep_blobs(run_id, blobs, cursor)
+    return last + len(stored)
+
+
+def _grow(
+    run_id: str, events: Sequence[Event], after: int | None, epoch: int | None, cursor: sqlite3.Cursor
+) -> int | None:
+    """Move a run's row on by what only adds to it, which is nearly every append: `after`, or None for `_move` to do it.
+
+    One statement looks and writes; the indexes hold nothing of what it changes, and stay as they are.
+    """
+    if after is None or epoch is None or (grown := growth(events)) is None:
+        return None
+    cursor.execute(_GROW_RUN, (after + len(events), epoch, *grown, run_id, after, epoch))
+    return after if cursor.rowcount else None
+
+
+def _move(
+    run_id: str,
+    events: Sequence[Event],
+    after: int | None,
+    epoch: int | None,
+    blobs: bool,
+    cursor: sqlite3.Cursor,
+) -> int:
+    """Move a run's row, and the inbox, on by any events; the `seq` that they come after. Raises like `append`."""
     found = cursor.execute(_FIND, (run_id,)).fetchone()
     last, known = found[:2] if found else (0, 0)
     raised = check_writer(run_id, events, epoch=epoch, known=known)
@@ -181,20 +216,18 @@ def append_events(
         row = project(row, event)
         if row is not None:
             project_approval(row, event, cursor)
-    stored = [event_values(run_id, seq, event, epoch=epoch, pack=pack) for seq, event in enumerate(events, last + 1)]
-    cursor.executemany(_INSERT_EVENT, stored)
-    if blobs:
-        keep_blobs(run_id, blobs, cursor)
-    last += len(stored)
+    seq = last + len(events)
     if row is None or before is None:
-        cursor.execute(_PUT_RUN, (last, raised, *run_values(run_id, row)))
+        cursor.execute(_PUT_RUN, (seq, raised, *run_values(run_id, row)))
     else:
-        cursor.execute(_UPDATE_RUN, (last, raised, *changed_values(row), run_id))
+        cursor.execute(_UPDATE_RUN, (seq, raised, *changed_values(row), run_id))
     return last
 
 
 def transact(run_id: str, work: Transaction, after: int, epoch: int, cursor: sqlite3.Cursor) -> tuple[Any, list[Event]]:
     """Somebody's own statements and the events that tell of them, inside the transaction that is open."""
+    from glassloop.stores.transaction import Writing
+
     value, events = work(Writing(cursor))
     last = append_events(run_id, events, after, epoch, None, cursor)
     return value, [replace(event, seq=last - len(events) + number) for number, event in enumerate(events, 1)]

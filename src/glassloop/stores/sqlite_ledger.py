@@ -8,7 +8,7 @@ from collections.abc import Callable
 from functools import partial
 
 from glassloop.journal.feed import Feed
-from glassloop.journal.ledger import DAY, Claim, Done, InDoubt, InFlight, Owner, Yours
+from glassloop.journal.ledger import DAY, Claim, InFlight, Owner, Yours, judged
 from glassloop.stores.database import Database, poll_after
 from glassloop.stores.owner import Process, alive, this_process
 
@@ -99,13 +99,8 @@ def settle_claim(key: str, owner: Owner, result: bytes, now: int, cursor: sqlite
 
 def _judge(found: tuple[str, str, str, int, bytes | None], asker: Owner | None, now: int) -> Claim:
     run_id, call_id, process, until, result = found
-    holder = (run_id, call_id)
-    if result is not None:
-        return Done(holder, result) if now < until else Yours()
-    if holder == asker:
-        return Yours(again=True)
-    gone = now >= until or alive(Process.parse(process)) is False
-    return InDoubt(holder) if gone else InFlight(holder)
+    lasts = now < until and (result is not None or alive(Process.parse(process)) is not False)
+    return judged((run_id, call_id), result, asker, lasts=lasts)
 
 
 def _release(key: str, owner: Owner | None, cursor: sqlite3.Cursor) -> None:

@@ -3,18 +3,37 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, closing
 from functools import partial
+from typing import Any, NamedTuple
 
-from glassloop.core.encoding import dumps
-from glassloop.core.messages import Message
+from glassloop.core.encoding import dumps, loads
+from glassloop.core.ids import root_of
+from glassloop.core.messages import Message, ToolResult
 from glassloop.memory.session import WhenBusy, check_limit
-from glassloop.stores.codec import MESSAGE_VERSION, pack, read_message, storable
+from glassloop.stores.codec import MESSAGE_VERSION, pack, storable, unpack
 from glassloop.stores.database import Database
 from glassloop.stores.sqlite_locks import SessionLocks
 
-_LOAD = "SELECT position, v, message FROM glassloop_messages WHERE session = ? ORDER BY position DESC"
+_LOAD = "SELECT position, v, message, run_id FROM glassloop_messages WHERE session = ? ORDER BY position DESC"
+_BIG = "SELECT seq, data FROM glassloop_events WHERE run_id = ? AND type = 'tool_finished' AND typeof(data) = 'blob'"
+_EVENT = "SELECT data FROM glassloop_events WHERE run_id = ? AND seq = ?"
+
+_IN_EVENT = 2
+"""In the place of a message's version: the message is the number of the event that has it, a result of its run."""
+
+
+class InEvent(NamedTuple):
+    """A tool's result as it stands in an event of its run, so that the session need not have it again.
+
+    Args:
+        seq: the event's number.
+        result: the message, as JSON values.
+    """
+
+    seq: int
+    result: Any
 
 
 class SqliteSessions:
@@ -47,17 +66,63 @@ class SqliteSessions:
         await self._database.close()
 
 
-def append_messages(session: str, run_id: str, messages: Sequence[Message], cursor: sqlite3.Cursor) -> None:
-    """Append inside the transaction that is open; see `SessionStore.append`."""
+def append_messages(
+    session: str,
+    run_id: str,
+    messages: Sequence[Message],
+    cursor: sqlite3.Cursor,
+    results: Mapping[str, InEvent] | None = None,
+) -> None:
+    """Append inside the transaction that is open; see `SessionStore.append`.
+
+    Args:
+        session: the session.
+        run_id: the key of the turn, which begins with the run's id.
+        messages: the turn.
+        cursor: of the transaction.
+        results: by their calls, those that the events of the run have in this file.
+    """
     cursor.execute("INSERT OR IGNORE INTO glassloop_session_runs VALUES (?, ?)", (session, run_id))
     if cursor.rowcount:
         cursor.executemany(
             "INSERT INTO glassloop_messages (session, run_id, v, message) VALUES (?, ?, ?, ?)",
-            [(session, run_id, MESSAGE_VERSION, pack(dumps(message))) for message in messages],
+            [(session, run_id, *_stored(message, results or {})) for message in messages],
         )
 
 
+def big_results(run_id: str, cursor: sqlite3.Cursor) -> dict[str, InEvent]:
+    """The results that a run's events have, by their calls: those that `pack` deflates, and deflating twice is dear."""
+    found = [(seq, _result(data)) for seq, data in cursor.execute(_BIG, (run_id,)).fetchall()]
+    return {result["call_id"]: InEvent(seq, result) for seq, result in found if result}
+
+
+def _result(data: str | bytes) -> Any:
+    """The message in a `tool_finished`, as JSON values; None where the event is damaged."""
+    try:
+        result = loads(unpack(data))["result"]
+        return result if "call_id" in result else None
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def _stored(message: Message, results: Mapping[str, InEvent]) -> tuple[int, str | bytes | int]:
+    """Version and content of a message's row."""
+    data = dumps(message)
+    there = results.get(message.call_id) if isinstance(message, ToolResult) else None
+    if there is not None and there.result == loads(data):
+        return _IN_EVENT, there.seq
+    return MESSAGE_VERSION, pack(data)
+
+
+def _of_event(run_id: str, seq: int, cursor: sqlite3.Cursor) -> str:
+    """The message that stands in an event, as JSON; `null`, which is no message, where that is damaged or gone."""
+    found = cursor.execute(_EVENT, (root_of(run_id), seq)).fetchone()
+    return dumps(_result(found[0]) if found else None).decode()
+
+
 def _load(session: str, limit: int | None, cursor: sqlite3.Cursor) -> list[Message]:
+    from glassloop.stores.messages import read_message
+
     messages: list[Message] = []
     with closing(
         cursor.connection.execute(_LOAD, (session,))
@@ -66,7 +131,10 @@ def _load(session: str, limit: int | None, cursor: sqlite3.Cursor) -> list[Messa
             row = rows.fetchone()
             if row is None:
                 break
-            message = read_message(session, *row)
+            position, version, stored, run_id = row
+            if version == _IN_EVENT and isinstance(stored, int):
+                version, stored = MESSAGE_VERSION, _of_event(run_id, stored, cursor)
+            message = read_message(session, position, version, stored)
             if message is not None:
                 messages.append(message)
     messages.reverse()

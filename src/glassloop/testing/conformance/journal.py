@@ -81,9 +81,15 @@ def cancelled(run_id: str) -> Event:
 
 
 def asked(
-    run_id: str, number: int, *, role: str | None = None, expires_at: int | None = None, mode: ApprovalMode = "park"
+    run_id: str,
+    number: int,
+    *,
+    role: str | None = None,
+    expires_at: int | None = None,
+    mode: ApprovalMode = "park",
+    choices: tuple[str, ...] = (),
 ) -> Event:
-    """A call is held for a human."""
+    """A call is held for a human; with choices it asks something."""
     question = ApprovalAsked(
         f"appr_{number}",
         f"call_{number}",
@@ -94,6 +100,8 @@ def asked(
         role=role,
         expires_at=expires_at,
         mode=mode,
+        kind="question" if choices else "call",
+        choices=choices,
     )
     return event(run_id, question, at=1_000)
 
@@ -448,6 +456,20 @@ class JournalConformance:
         assert (first.asked_at, first.expires_at, last.expires_at) == (1_000, None, 9_000)
         assert (first.decision, first.decided_by, first.reason) == ("deny", "ann", "not today")
         assert (middle.decision, middle.decided_by, middle.reason) == (None, None, None)
+
+    async def test_a_question_is_listed_with_its_choices_and_what_was_answered(self, journal: Journal) -> None:
+        await journal.append(
+            "run_1", [started("run_1"), asked("run_1", 1, choices=("blue", "天蓝"))], after=0, epoch=None
+        )
+        [row] = await journal.approvals(ApprovalFilter(status="pending"))
+        assert (row.kind, row.summary, row.choices, row.answer) == ("question", "Refund?", '["blue","天蓝"]', None)
+        for answer in ("天蓝", "blue"):
+            said = event("run_1", ApprovalDecided("appr_1", "answer", "ann", answer=answer))
+            await journal.append("run_1", [said], after=None, epoch=None)
+        [row] = await journal.approvals(ApprovalFilter(status="answered"))
+        assert (row.decision, row.decided_by, row.answer, row.status(0)) == ("answer", "ann", "天蓝", "answered")
+        assert await journal.approvals(ApprovalFilter(status="decided")) == [row]
+        assert await journal.approvals(ApprovalFilter(status="edited")) == []
 
     async def test_the_first_decision_counts(self, journal: Journal, run_id: str) -> None:
         await journal.append(run_id, [started(run_id), asked(run_id, 1)], after=0, epoch=None)
