@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from glassloop.journal.verdict import call_as_text, promises
+from glassloop.journal.verdict import promises
 
 
 @pytest.mark.parametrize(
@@ -47,36 +47,3 @@ def test_a_promise_is_not_an_answer(text: str) -> None:
 )
 def test_an_answer_a_question_and_an_offer_are_no_promise(text: str) -> None:
     assert not promises(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        '<tool_call>\n{"name": "add", "arguments": {"a": 2, "b": 3}}\n</tool_call>',
-        '{"name": "add", "arguments": {"a": 2, "b": 3}}',
-        '```json\n{"name": "add", "parameters": {"a": 2}}\n```',
-        '[{"name": "add", "arguments": {}}, {"name": "now", "arguments": {}}]',
-        '{"type": "function", "function": {"name": "add", "arguments": "{}"}}',
-        '<function=add>{"a": 2, "b": 3}</function>',
-        '[TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}}]',
-        "Let me add.\n<tool_call>{}</tool_call>",
-        '{"action": "search", "action_input": "x"}',
-    ],
-)
-def test_a_call_written_as_text_is_seen(text: str) -> None:
-    assert call_as_text(text)
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "The sum is 5.",
-        '{"total": 5, "currency": "EUR"}',
-        '{"name": "Ada", "age": 36}',
-        "[1, 2, 3]",
-        "Here is how a call looks:\n```xml\n<tool_call>{}</tool_call>\n```\nIt is only an example, of course.",
-        "Use the <b>add</b> button.",
-    ],
-)
-def test_json_and_markup_that_are_answers_stay_answers(text: str) -> None:
-    assert not call_as_text(text)

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -50,6 +51,14 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, str, str]]]] = {
         [entry('{"a":2,', "add", "c1", 0), entry('"b":3}', id="x", index=0)],
         [A],
     ),
+    "a new id and the name in every fragment": (
+        [entry("", "add", "c1", 0), entry('{"a":2,', "add", "x", 0), entry('"b":3}', "add", "y", 0)],
+        [A],
+    ),
+    "a new id and the name in every fragment, which may begin with a bracket": (
+        [entry('{"a":', "add", "c1", 0), entry('{"b":3}}', "add", "x", 0)],
+        [("c1", "add", '{"a":{"b":3}}')],
+    ),
     "interleaved by index": (
         [
             entry("", "add", "c1", 0),
@@ -85,6 +94,22 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, str, str]]]] = {
         [B, A],
     ),
     "a growing index with the same id": ([entry('{"a":2,', "add", "c1", 0), entry('"b":3}', id="c1", index=1)], [A]),
+    "one id for several calls": (
+        [
+            entry("", "add", "c1", 0),
+            entry('{"a":2,"b":3}', id="c1", index=0),
+            entry("", "add", "c1", 1),
+            entry('{"a":4}', index=1),
+            entry("{}", "go", "c1", 2),
+        ],
+        [A, ("c1", *B[1:]), ("c1", "go", "{}")],  # public: HKUDS/nanobot#3943
+    ),
+    "one id and one index for several calls": (
+        [entry(A[2], "add", "c1", 0), entry("", "go", "c1", 0), entry("{}", index=0)],
+        [A, ("c1", "go", "{}")],  # public: skye-harris/hass_local_openai_llm#92
+    ),
+    "a call again under another index": ([entry(A[2], "add", "c1", 0), entry(A[2], "add", "c1", 1)], [A]),
+    "an empty end under another index": ([entry(A[2], "add", "c1", 0), entry("", "add", "c1", 1)], [A]),
     "empty orphans": ([entry("", index=3), entry(A[2], "add", "c1", 0), entry("", index=4), entry(" ", index=5)], [A]),
     "arguments as an object": ([entry({"a": 2, "b": 3}, "add", index=0)], [("", *A[1:])]),
     "an object that comes twice": (
@@ -157,6 +182,13 @@ def test_fragments_that_fit_several_calls_are_not_guessed(entries: list[Any]) ->
     assert [call.problem for call in assembler.calls({})] == [AMBIGUOUS, AMBIGUOUS]
 
 
+def test_a_call_whose_arguments_may_be_those_without_a_name_is_not_run() -> None:
+    assembler = CallAssembler(KNOWN)
+    for one in (entry("", "add", "c1", 0), entry('{"a":2}', id="x", index=1)):
+        assembler.add(one)
+    assert [(call.name, call.problem) for call in assembler.calls({})] == [("add", AMBIGUOUS), ("", None)]
+
+
 def test_in_a_whole_answer_each_entry_is_a_call() -> None:
     entries = [entry("{}", "add", ""), entry("{}", "add", ""), entry(None, "add"), entry("{}", "add", "c", 0)]
     assert assembled(*entries, whole=True) == [
@@ -187,3 +219,21 @@ def test_arguments_are_what_was_cut_up(data: st.DataObject, value: dict[str, str
 def test_thousands_of_calls_take_no_time() -> None:
     entries = [entry("{}", "add", f"c{number}", number) for number in range(5000)]
     assert len(assembled(*entries)) == 5000
+
+
+@pytest.mark.parametrize(
+    "always",
+    [{"index": 0}, {}, {"index": 0, "name": "add"}, {"index": 0, "name": "add", "id": "c1"}],
+    ids=["by the book", "without index", "name in every fragment", "name and id in every fragment"],
+)
+def test_long_arguments_in_small_pieces_take_time_in_proportion(always: dict[str, Any]) -> None:
+    """Public: earendil-works/pi#9062."""
+
+    def seconds(items: int) -> float:
+        raw = json.dumps({"items": [{"at": at, "of": {"a": {}}} for at in range(items)]})
+        entries = [entry("", "add", "c1", 0), *(entry(piece, **always) for piece in raw)]
+        began = time.process_time()
+        assert assembled(*entries)[0][2] == raw
+        return time.process_time() - began
+
+    assert seconds(2_400) < 9 * seconds(600)  # four times as long, were it not for noise; quadratic would be 16 times

@@ -108,6 +108,17 @@ def test_parts() -> None:
     assert plain == UserMessage("ab")
 
 
+def test_what_a_model_said_in_parts_is_read_and_what_it_thought_in_parts_is_no_text() -> None:
+    thought = {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}
+    for part in (
+        {"type": "text", "text": "5"},
+        {"type": "output_text", "text": "5"},
+        {"type": "refusal", "refusal": "5"},
+    ):
+        assert from_openai([{"role": "assistant", "content": [thought, part]}]) == [Reply((Text("5"),))]
+    assert from_openai([{"role": "assistant", "content": [thought]}]) == [Reply(())]
+
+
 def test_the_old_function_format() -> None:
     old = [
         {"role": "assistant", "content": None, "function_call": {"name": "add", "arguments": "{}"}},

@@ -17,7 +17,7 @@ from glassloop.models.fake_transport import FakeAnswer, FakeTransport
 from glassloop.models.model import ModelRequest, TextPart, ThinkingPart, ToolSpec
 from glassloop.models.openai_chat import OpenAIChat
 
-PROVIDER = "openai-chat:one.test"
+PROVIDER = "openai-chat:one.test/m"
 
 
 def model(*answers: Any) -> OpenAIChat:
@@ -103,8 +103,9 @@ async def test_finish_reasons(play: Callable[..., Any], finish: Any, stop: str) 
     assert (await whole(play, {"content": "x"}, finish)).stop == stop
 
 
-@pytest.mark.parametrize("finish", ["error", "network_error", "insufficient_system_resource"])
+@pytest.mark.parametrize("finish", ["error", "network_error", "insufficient_system_resource", "abort", "cancelled"])
 async def test_a_finish_reason_that_reports_a_failure(play: Callable[..., Any], finish: str) -> None:
+    """Public: vllm-project/vllm#57082."""
     with pytest.raises(ModelError, match=finish) as caught:
         await whole(play, {"content": "x"}, finish)
     assert caught.value.retryable
@@ -164,14 +165,43 @@ async def test_tagged_thinking_is_no_text(play: Callable[..., Any], said: str, e
             assert "".join(part.text for part in parts if isinstance(part, TextPart)) == expected[1]
 
 
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ("It says hello.\n</think>\n\nHello.", ("It says hello.", "Hello.")),
+        ("</think>\n\nHello.", ("", "Hello.")),
+        ("It never stops.\n</think>", ("It never stops.", "")),
+        ("Write </think> to end it.", ("", "Write </think> to end it.")),
+        ("See:\n```\n</think>\n```", ("", "See:\n```\n</think>\n```")),
+        ("Between <think> and\n</think>\nit thinks.", ("", "Between <think> and\n</think>\nit thinks.")),
+    ],
+)
+async def test_thinking_that_the_template_began_is_no_answer(
+    play: Callable[..., Any], said: str, expected: tuple[str, str]
+) -> None:
+    """Public: ollama/ollama#18044, vllm-project/vllm#39697."""
+    for stream in (False, True):
+        answer = FakeAnswer.json({"choices": [{"message": {"content": said}, "finish_reason": "stop"}]})
+        reply, _ = await play(model(answer), stream=stream)
+        assert (reply.thinking, reply.text) == expected
+
+
+@pytest.mark.parametrize("content", [["hi ", {"type": "text", "text": "you"}], {"type": "text", "text": "hi you"}])
+async def test_text_is_text_in_whatever_it_is_wrapped(play: Callable[..., Any], content: Any) -> None:
+    assert (await whole(play, {"content": content})).text == "hi you"
+    reply, _ = await play(model(FakeAnswer.sse(sse(delta(content=content), delta("stop")))))
+    assert reply.text == "hi you"
+
+
 async def test_a_message_in_a_stream_is_news_or_a_summary(play: Callable[..., Any]) -> None:
     message = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
     for before in ([], [delta(content="h"), delta(content="i")]):
         reply, _ = await play(model(FakeAnswer.sse(sse(*before, message))))
         assert reply.text == "hi"
     both = {"choices": [{"delta": {}, "message": {"content": "hi"}, "finish_reason": "stop"}]}
-    reply, _ = await play(model(FakeAnswer.sse(sse(delta(content="hi"), both))))
-    assert reply.text == "hi"
+    for before in ([], [delta(content="hi")]):
+        reply, _ = await play(model(FakeAnswer.sse(sse(*before, both))))
+        assert reply.text == "hi"
 
 
 async def test_one_call_that_is_not_in_a_list(play: Callable[..., Any]) -> None:
@@ -213,6 +243,10 @@ async def test_unknown_fields_are_kept(play: Callable[..., Any]) -> None:
         ({"error": {"message": "bad", "code": "400"}}, "invalid_request"),
         ({"error": {"message": "bad", "type": "invalid_request_error"}}, "invalid_request"),
         ({"error": {"message": "slow down", "code": "rate_limit_exceeded"}}, "rate_limit"),
+        ([{"error": {"message": "bad", "code": 400}}], "invalid_request"),
+        ({"code": 1113, "msg": "余额不足", "success": False}, "payment"),
+        ({"choices": None, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}, "payment"),
+        ({"detail": "no such thing"}, "overloaded"),
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
@@ -222,6 +256,19 @@ async def test_an_answer_without_choices_is_a_failure(
     with pytest.raises(ModelError) as caught:
         await play(model(FakeAnswer.json(body)), stream=stream)
     assert caught.value.kind == kind
+
+
+async def test_an_error_event_is_a_failure_whatever_it_holds(play: Callable[..., Any]) -> None:
+    """Public: NousResearch/hermes-agent#86496."""
+    stream = sse(delta(content="half")) + "event: error\ndata: upstream exploded\n\ndata: [DONE]\n\n"
+    with pytest.raises(ModelError, match="upstream exploded") as caught:
+        await play(model(FakeAnswer.sse(stream)))
+    assert (caught.value.kind, caught.value.partial) == ("overloaded", "half")
+
+
+async def test_blanks_before_the_data_of_an_event_are_nothing(play: Callable[..., Any]) -> None:
+    stream = sse(delta(content="hi"), delta("stop"), "[DONE]").replace("data: ", "data:  ")
+    assert (await play(model(FakeAnswer.sse(stream))))[0].text == "hi"
 
 
 async def test_a_stream(play: Callable[..., Any]) -> None:

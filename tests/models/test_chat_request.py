@@ -1,7 +1,11 @@
 from __future__ import annotations
 
 import base64
+import copy
+import pickle
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -25,10 +29,11 @@ from glassloop.models.fake_transport import FakeAnswer, FakeTransport
 from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec, complete
 from glassloop.models.openai_chat import OpenAIChat
 from glassloop.models.profiles import Profile
+from glassloop.models.replay import wire_ids as replayed_ids
 from glassloop.testing.chat_rules import chat_violations
 
 Q = UserMessage("q")
-HERE = "openai-chat:one.test"
+HERE = "openai-chat:one.test/m"
 SCHEMA: dict[str, Any] = {"type": "object", "properties": {"a": {"type": "integer"}}}
 ADD = ToolSpec("add", "Adds. 加。", SCHEMA)
 
@@ -36,10 +41,10 @@ ADD = ToolSpec("add", "Adds. 加。", SCHEMA)
 class Asker:
     """A model whose requests are caught; asking again shows that what was encoded before is still right."""
 
-    def __init__(self, base_url: str = "https://one.test/v1", **options: Any) -> None:
+    def __init__(self, base_url: str = "https://one.test/v1", model: str = "m", **options: Any) -> None:
         answer = FakeAnswer.json({"choices": [{"message": {"content": "ok"}}]})
         self.transport = FakeTransport(*[answer] * 50)
-        self.model = OpenAIChat("m", base_url=base_url, transport=self.transport, **options)
+        self.model = OpenAIChat(model, base_url=base_url, transport=self.transport, **options)
 
     async def ask(self, *messages: Message, **request: Any) -> dict[str, Any]:
         for _ in range(2):
@@ -191,6 +196,24 @@ async def test_ids_on_the_wire(provider_ids: list[str], expected: list[str], one
     assert wire_ids(body) == expected
 
 
+@pytest.mark.parametrize("own", [True, False])
+async def test_a_model_gets_its_own_ids_back(own: bool) -> None:
+    """MoonshotAI/kimi-code#2503, vybestack/llxprt-code#712: Kimi loses its way once `functions.name:0` is rewritten."""
+    asker = Asker()
+    ids = ["functions.add:0", f"functions.{'x' * 20}:100", "functions.add:0", " "]
+    calls = [ToolCall(f"call_{number}", "add", "{}", id_) for number, id_ in enumerate(ids)]
+    reply = calling(*calls, provider=asker.model.provider if own else "other")
+    kept = ids[:2] if own else ["call_0", "call_1"]
+    assert wire_ids(await asker.ask(Q, reply, *[done(call.id) for call in calls])) == [*kept, "call_2", "call_3"]
+
+
+def test_an_id_may_be_long_where_its_maker_wants_it_back() -> None:
+    long, other = f"functions.{'x' * 64}:12", "x" * 41
+    calls = [ToolCall("call_0", "add", "{}", long), ToolCall("call_1", "add", "{}", other)]
+    assert replayed_ids(calls, own=True) == (long, "call_1")
+    assert replayed_ids(calls) == ("call_0", "call_1")
+
+
 async def test_an_id_depends_on_what_came_before_and_is_not_remembered_wrongly() -> None:
     asker = Asker()
     first = (calling(ToolCall("call_0", "add", "{}", "p")), done("call_0"))
@@ -296,7 +319,7 @@ async def test_strict_alternation() -> None:
         Reply((Text("two"),)),
         Reply((Text("three"),)),
     )
-    messages = (await asker.ask(*group))["messages"]
+    messages = (await asker.ask(*group, Q))["messages"][:-1]
     assert [message["role"] for message in messages] == ["user", "assistant", "tool", "assistant"]
     assert messages[-1]["content"] == "two\n\nthree"
 
@@ -387,3 +410,156 @@ async def test_encodings_are_no_part_of_a_message() -> None:
 def loads_again(message: Any) -> Any:
     """An equal message, read back from JSON."""
     return TypeAdapter[Any](Message).validate_python(loads(dumps(message)))
+
+
+async def test_a_pickled_message_has_none_of_its_encodings() -> None:
+    """Another process keeps another server's encoding under the same name."""
+    messages = (UserMessage((Text("q"), PNG)), *thoughtful(HERE))
+    wanted = await Asker().ask(*messages)
+    for copied in (pickle.loads(pickle.dumps(messages)), copy.deepcopy(messages)):
+        assert copied == messages
+        assert [set(vars(message)) for message in copied] == [set(message.__dataclass_fields__) for message in messages]
+        assert await Asker().ask(*copied) == wanted
+
+
+@pytest.mark.parametrize("options", [{"profile": "strict-alternation"}, {"base_url": "https://api.mistral.ai/v1"}])
+async def test_strict_servers_read_a_reply_between_tool_results_and_the_user(options: dict[str, Any]) -> None:
+    """NousResearch/hermes-agent#20154, BerriAI/litellm#17761: "Unexpected role 'user' after role 'tool'"."""
+    group = (Q, calling(ToolCall("call_1", "add")), done("call_1", media=(PNG,)))
+    for after in ((), (UserMessage("stop"),), (SystemMessage("S"), UserMessage("stop"))):
+        messages = (await Asker(**options).ask(*group, *after))["messages"]
+        roles = [message["role"] for message in messages if message["role"] != "system"]
+        assert roles == ["user", "assistant", "tool", "assistant", "user"]
+        assert messages[0]["role"] == ("system" if len(after) == 2 else "user")
+        assert messages[-2]["content"]
+
+
+@pytest.mark.parametrize("profile", ["default", "strict-alternation", "openai"])
+async def test_the_model_does_not_have_the_last_word(profile: str) -> None:
+    """anomalyco/opencode#27920, ggml-org/llama.cpp#20861: refused, or taken for the start of the next reply."""
+    silent = Reply((Thinking("", "S"),), provider="other")
+    for last in ((), (silent,)):
+        messages = (await Asker(profile=profile).ask(Q, Reply((Text("hello"),)), *last))["messages"]
+        assert messages[1:] == [
+            {"role": "assistant", "content": "hello"},
+            {"role": "user", "content": "Please go on."},
+        ]
+
+
+@pytest.mark.parametrize("blank", ["", " \n", (Text(""),), (Text(" "), Text("\n"))])
+async def test_what_a_user_says_is_never_blank(blank: Any) -> None:
+    """labring/FastGPT#3575: "the message at position 4 must not be empty"."""
+    for profile in ("default", "strict-alternation"):
+        messages = (await Asker(profile=profile).ask(Q, Reply((Text("hello"),)), UserMessage(blank)))["messages"]
+        assert messages[-1] == {"role": "user", "content": "(empty message)"}
+
+
+async def test_deepseek_wants_the_reasoning_of_answers_too() -> None:
+    """openclaw/openclaw#73417: "The `reasoning_content` in the thinking mode must be passed back to the API"."""
+    asker = Asker("https://api.deepseek.com/v1")
+    answer = Reply((Thinking("sum"), Text("5")), provider=asker.model.provider, extra={"reasoning_content": None})
+    for said, reasoning in ((answer, "sum"), (replace(answer, provider="other"), "")):
+        messages = (await asker.ask(Q, *thoughtful(asker.model.provider), said, Q))["messages"]
+        assert [messages[1]["reasoning_content"], messages[3]["reasoning_content"]] == ["hm", reasoning]
+
+
+async def test_gemini_gets_a_signature_where_another_model_called() -> None:
+    """earendil-works/pi#6996: "Function call is missing a thought_signature"; only the first of a step has one."""
+    asker = Asker("https://generativelanguage.googleapis.com/v1beta/openai")
+    calls = (ToolCall("call_1", "add", "{}", "a"), ToolCall("call_2", "add", "{}", "b"))
+    messages = (await asker.ask(Q, calling(*calls), done("call_1"), done("call_2")))["messages"]
+    first, second = messages[1]["tool_calls"]
+    assert first["extra_content"] == {"google": {"thought_signature": "skip_thought_signature_validator"}}
+    assert "extra_content" not in second
+    own = (await asker.ask(Q, *thoughtful(asker.model.provider)))["messages"][1]
+    assert own["tool_calls"][0]["extra_content"] == SIGNED["extra_content"]
+
+
+@pytest.mark.parametrize(
+    ("base_url", "shared"),
+    [("https://openrouter.ai/api/v1", False), ("http://gateway.test/v1", False), ("https://api.moonshot.ai/v1", True)],
+)
+async def test_models_behind_one_gateway_do_not_read_each_others_signatures(base_url: str, shared: bool) -> None:
+    """CommonstackAI/UncommonRoute#19, can1357/oh-my-pi#6379: "Invalid signature in thinking block"."""
+    one, two = (Asker(base_url, name) for name in ("a/one", "b/two"))
+    for asker, sent in ((one, True), (two, shared)):
+        message = (await asker.ask(Q, *thoughtful(one.model.provider)))["messages"][1]
+        assert ("reasoning_details" in message) is sent
+
+
+def parameters(body: dict[str, Any]) -> dict[str, Any]:
+    return body["tools"][0]["function"]["parameters"]
+
+
+async def test_an_array_says_what_it_holds() -> None:
+    """sigoden/aichat#1049, mark3labs/mcphost#35: "array schema missing items" is a 400 for the whole request."""
+    pair = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "maxItems": 2}
+    same = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "integer"}], "items": False}
+    deep = {"type": "object", "properties": {"in": {"type": ["array", "null"]}}}
+    asked = {"any": {"type": "array"}, "pair": pair, "same": same, "deep": deep, "fine": {"items": {"type": "array"}}}
+    given: dict[str, Any] = {"type": "object", "properties": asked}
+    before = copy.deepcopy(given)
+    seen = parameters(await Asker().ask(Q, tools=(ToolSpec("t", "", given),)))["properties"]
+    assert given == before
+    assert seen["any"] == {"type": "array", "items": {}}
+    assert seen["pair"] == {**pair, "items": {"anyOf": [{"type": "integer"}, {"type": "string"}]}}
+    assert seen["same"] == {**same, "items": {"type": "integer"}}
+    assert seen["deep"]["properties"]["in"] == {"type": ["array", "null"], "items": {}}
+    assert seen["fine"] == {"items": {"type": "array", "items": {}}}
+
+
+@pytest.mark.parametrize(
+    ("pattern", "sent"),
+    [
+        ("^a$", "^a$"),
+        ("^a", "^a.*$"),
+        ("a$", "^.*a$"),
+        (r"a\$", r"^.*a\$.*$"),
+        ("a|b", "^.*(a|b).*$"),
+        ("^a|b$", "^a|b$"),
+        ("^a|b", "^a|b"),
+    ],
+)
+async def test_patterns_are_anchored(pattern: str, sent: str) -> None:
+    """openclaw/openclaw#113562, aebrer/dreb#422: llama.cpp refuses the whole request over one that is not."""
+    given = {"type": "object", "properties": {"a": {"type": "string", "pattern": pattern}}}
+    seen = parameters(await Asker().ask(Q, tools=(ToolSpec("t", "", given),)))
+    assert seen["properties"]["a"]["pattern"] == sent
+    for text in ("a", "b", "xa", "ax", "xb", "a$", ""):
+        assert bool(re.search(pattern, text)) is bool(re.search(sent, text))
+
+
+async def test_properties_are_schemas_that_allow_something() -> None:
+    """ggml-org/llama.cpp#17574: `not: {}` is a failed request; Ollama reads no booleans there."""
+    asked: dict[str, Any] = {
+        "any": True,
+        "none": False,
+        "never": {"not": {}},
+        "not": {"type": "string", "not": {"const": "x"}},
+    }
+    given: dict[str, Any] = {"type": "object", "properties": {**asked, "in": {"anyOf": [True]}}}
+    seen = parameters(await Asker().ask(Q, tools=(ToolSpec("t", "", given),)))
+    assert seen["properties"] == {"any": {}, "not": asked["not"], "in": {"anyOf": [{}]}}
+
+
+async def test_unions_at_the_top_of_a_schema_are_laid_side_by_side() -> None:
+    """chatanywhere/GPT_API_free#403: a schema must "not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level"."""
+    one, other = ({name: {"type": "string"}} for name in ("id", "name"))
+    either = [{"properties": one, "required": ["id"]}, {"properties": other, "required": ["name"]}]
+    given: dict[str, Any] = {"type": "object", "oneOf": either, "allOf": [SCHEMA], "not": {}}
+    seen = parameters(await Asker().ask(Q, tools=(ToolSpec("t", "", given),)))
+    assert seen == {"type": "object", "properties": {**SCHEMA["properties"], **one, **other}}
+
+
+async def test_a_description_that_is_too_long_for_openai_goes_on_in_its_parameters() -> None:
+    """OpenHands/OpenHands#4838, getsentry/sentry-mcp#106: it takes 1,024 characters of it, and any number there."""
+    words = " ".join(f"word{number}" for number in range(300))
+    spec = ToolSpec("t", words, {**SCHEMA, "description": "All of it."})
+    function = (await Asker("https://api.openai.com/v1").ask(Q, tools=(spec,)))["tools"][0]["function"]
+    assert len(function["description"]) <= 1_024
+    rest, own = function["parameters"]["description"].split("\n\n")
+    assert (f"{function['description']} {rest}", own) == (words, "All of it.")
+    solid = (await Asker("https://api.openai.com/v1").ask(Q, tools=(ToolSpec("t", "y" * 2_000, SCHEMA),)))["tools"][0]
+    assert len(solid["function"]["description"]) <= 1_024
+    elsewhere = (await Asker().ask(Q, tools=(spec,)))["tools"][0]["function"]
+    assert elsewhere["description"] == words

@@ -63,6 +63,31 @@ async def test_a_line_that_breaks_after_the_end_of_the_reply_does_no_harm() -> N
     assert (await complete(asking(transport), STREAM)).text == "hello"
 
 
+@pytest.mark.parametrize("kind", ["text/event-stream", "application/json", "text/plain", ""])
+async def test_what_an_answer_is_its_beginning_tells_and_not_its_content_type(kind: str) -> None:
+    """Public: apache/rocketmq-dashboard#2178 and gateways that answer a stream with an error in JSON."""
+    headers = {"content-type": kind}
+    failed = FakeTransport(
+        FakeAnswer([b'\n \n{"error": {"message": "quota', b' gone", "code": 402}}'], headers=headers)
+    )
+    with pytest.raises(ModelError, match="quota gone"):
+        await complete(asking(failed), STREAM)
+    streamed = FakeTransport(FakeAnswer([b"\n", b": wait\n\n", HELLO, END], headers=headers))
+    assert (await complete(asking(streamed), STREAM)).text == "hello"
+
+
+async def test_a_byte_order_mark_before_an_answer_in_one_piece_is_nothing() -> None:
+    body = b'\xef\xbb\xbf{"choices":[{"message":{"content":"hello"},"finish_reason":"stop"}]}'
+    assert (await complete(asking(FakeTransport(FakeAnswer([body]))), STREAM)).text == "hello"
+
+
+async def test_a_server_that_leaves_out_the_blank_lines_between_its_events() -> None:
+    stream = (HELLO + END).replace(b"\n\n", b"\n")
+    for pieces in ([stream], [HELLO, END.replace(b"\n\n", b"\n")]):
+        transport = FakeTransport(FakeAnswer(pieces, headers=KIND))
+        assert (await complete(asking(transport), STREAM)).text == "hello"
+
+
 async def test_no_connection() -> None:
     with pytest.raises(ModelError, match="the line broke"):
         await complete(asking(FakeTransport(broken())), STREAM)
@@ -73,6 +98,16 @@ async def test_an_error_whose_body_breaks_off_is_still_that_error() -> None:
     with pytest.raises(ModelError, match="HTTP 503") as caught:
         await complete(asking(transport), STREAM)
     assert (caught.value.kind, caught.value.retry_after) == ("overloaded", 2.0)
+    assert transport.responses[0].closed
+
+
+async def test_of_an_error_without_end_only_the_beginning_is_read() -> None:
+    """Some servers quote the whole request in what they answer to it."""
+    endless = [b'{"detail": "' + b"x" * 1000, *([b"y" * (1 << 20)] * 5)]
+    transport = FakeTransport(FakeAnswer(endless, 422))
+    with pytest.raises(ModelError, match="HTTP 422"):
+        await complete(asking(transport), STREAM)
+    assert transport.responses[0].unread >= 3
     assert transport.responses[0].closed
 
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 import time
 from email.utils import formatdate
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from glassloop.core.encoding import dumps
 from glassloop.core.errors import ModelError
-from glassloop.models.failures import Peer, error_failure, http_failure, retry_after
+from glassloop.models.failures import Peer, error_failure, http_failure, pause_after, retry_after
 
 PEER = Peer(
     "https://user:pw@api.example.com:8443/v1/chat/completions?key=hidden", "EXAMPLE_API_KEY", "sk-secret-0123456789"
@@ -65,6 +66,28 @@ KINDS: list[tuple[int, Any, str]] = [
     (429, error("You exceeded your current quota", code="insufficient_quota"), "payment"),
     (429, error("You exceeded your current quota, please retry in 20 s", status="RESOURCE_EXHAUSTED"), "rate_limit"),
     (429, error("Your account is suspended", type="exceeded_current_quota_error"), "payment"),
+    (429, error("Rate limit of 50000 tokens per 60s exceeded. Please wait 1 second."), "rate_limit"),
+    (
+        429,
+        error(
+            "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 61337. The input or output "
+            "tokens must be reduced in order to run successfully.",
+            code="rate_limit_exceeded",
+        ),
+        "context_length",
+    ),
+    (400, error("API key not valid. Please pass a valid API key.", status="INVALID_ARGUMENT"), "auth"),
+    (400, error("Incorrect API key provided: xa***. You can obtain one from the console."), "auth"),
+    (400, error("some/model is not a valid model ID"), "not_found"),
+    (400, error("Model Not Exist", type="invalid_request_error"), "not_found"),
+    (400, error("Unsupported parameter: 'max_tokens' is not supported with this model."), "invalid_request"),
+    (400, error("You have reached your specified API usage limits."), "payment"),
+    (400, error("The response was filtered due to the prompt.", code="content_filter"), "content_filter"),
+    (400, error("Input data may contain inappropriate content.", code="data_inspection_failed"), "content_filter"),
+    (400, error("Content Exists Risk", type="invalid_request_error"), "content_filter"),
+    (400, error("Output blocked by content filtering policy"), "content_filter"),
+    (403, error("Your chosen model requires moderation and your input was flagged"), "content_filter"),
+    (500, error("error parsing tool call: raw='{\"a\":', err=unexpected end of JSON input"), "bad_tool_call"),
     (500, b"Internal Server Error", "overloaded"),
     (502, b"<html><h1>Bad gateway</h1></html>", "overloaded"),
     (529, {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}, "overloaded"),
@@ -132,6 +155,28 @@ def test_a_wrong_key_names_the_variable_and_shows_no_key() -> None:
         assert "Incorrect API key provided" in text
         assert "secr" not in text
         assert "hidden" not in text
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "API key AIzaSyA-0123456789abcdefghij is invalid",
+        "GET https://h.test/v1?key=0123456789abcdef&alt=sse failed",
+        "token eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl has expired",
+    ],
+)
+def test_keys_of_others_are_not_shown_either(said: str) -> None:
+    """pymc-labs/decision-hub#283: a proxy's answer quotes the key that it uses itself."""
+    text = str(failed(503, error(said)))
+    assert "[key]" in text
+    assert not re.search(r"0123456789|eyJ", text)
+
+
+@pytest.mark.parametrize("headers", [{"retry-after": "0"}, {"retry-after": "Wed, 21 Oct 2015 07:28:00 GMT"}])
+def test_a_server_that_asks_for_no_wait_is_not_hammered(headers: dict[str, str]) -> None:
+    """DouglasdeMoura/chroncal#105: what the server asks for is the least to wait, and the back-off goes on."""
+    pauses = [pause_after(failed(429, b"", headers), attempt) for attempt in (1, 2, 3)]
+    assert all(pause is not None and pause >= 0.25 * 2**number for number, pause in enumerate(pauses))
 
 
 def test_the_peer_does_not_show_its_key() -> None:

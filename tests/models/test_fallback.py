@@ -5,11 +5,14 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from glassloop import Agent
 from glassloop.core.errors import ConfigurationError, ModelError, ModelErrorKind
+from glassloop.core.events import AttemptFailed
 from glassloop.core.messages import UserMessage
 from glassloop.models.fallback import Fallback
 from glassloop.models.model import Model, ModelPart, ModelRequest, ReplyPart, TextPart, complete
 from glassloop.models.scripted import ScriptedModel
+from glassloop.stores import open_store
 
 ASK = ModelRequest((UserMessage("q"),), stream=True)
 
@@ -41,9 +44,39 @@ async def test_a_request_that_is_wrong_is_not_taken_elsewhere(kind: ModelErrorKi
     assert second.requests == []
 
 
-async def test_the_last_error_is_the_error() -> None:
-    with pytest.raises(ModelError, match="auth!"):
-        await complete(Fallback(failing("overloaded"), failing("auth")), ASK)
+async def test_the_error_of_a_round_says_what_each_model_said() -> None:
+    """HarperFast/harper#1537: of all that failed, the last and least telling error is left."""
+    with pytest.raises(ModelError, match=r"No model answered\. first: payment! first: auth!") as caught:
+        await complete(Fallback(failing("payment"), failing("auth")), ASK)
+    assert caught.value.kind == "auth"
+
+
+@pytest.mark.parametrize("kinds", [("overloaded", "auth"), ("auth", "overloaded"), ("overloaded", "invalid_request")])
+async def test_a_round_is_worth_another_where_one_of_its_models_is(
+    kinds: tuple[ModelErrorKind, ModelErrorKind],
+) -> None:
+    """HarperFast/harper#1537: a second model with a wrong key made the first's short outage final."""
+    with pytest.raises(ModelError) as caught:
+        await complete(Fallback(*map(failing, kinds)), ASK)
+    assert (caught.value.kind, caught.value.retryable) == ("overloaded", True)
+
+
+async def test_the_shortest_wait_that_a_server_asks_for_is_the_rounds() -> None:
+    """NousResearch/hermes-agent#2642: one that asks for an hour must not hold up another that asks for a second."""
+    waits = [ModelError("slow", kind="rate_limit", retry_after=wait) for wait in (1.0, 3600.0)]
+    with pytest.raises(ModelError) as caught:
+        await complete(Fallback(*(ScriptedModel([wait]) for wait in waits)), ASK)
+    assert caught.value.retry_after == 1.0
+
+
+async def test_each_model_that_failed_is_an_event() -> None:
+    """mastra-ai/mastra#13991: a fallback covers a dead key for ever, and nobody is told."""
+    store = open_store("memory:")
+    agent = Agent(Fallback(failing("auth"), ScriptedModel(["two"], name="second")))
+    result = await agent.run("q", store=store)
+    events = [event.data for event in await store.journal.read(result.run_id)]
+    assert [(one.model, one.kind) for one in events if isinstance(one, AttemptFailed)] == [("first", "auth")]
+    assert result.output == "two"
 
 
 @dataclass

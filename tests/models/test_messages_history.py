@@ -67,6 +67,11 @@ def test_plain_text_and_images() -> None:
     ]
 
 
+def test_a_document_of_text_is_read() -> None:
+    document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "The policy."}}
+    assert from_anthropic([{"role": "user", "content": [document]}]) == [UserMessage("The policy.")]
+
+
 def test_ids_are_the_same_for_the_same_beginning() -> None:
     (first,) = (message.calls for message in from_anthropic(HISTORY) if isinstance(message, Reply))
     (again,) = (message.calls for message in from_anthropic(HISTORY[:2]) if isinstance(message, Reply))

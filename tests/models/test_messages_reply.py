@@ -16,8 +16,9 @@ from glassloop.models.anthropic import Anthropic
 from glassloop.models.fake_transport import FakeAnswer, FakeTransport
 from glassloop.models.messages_reply import messages_usage
 from glassloop.models.model import ModelRequest, TextPart, ThinkingPart, ToolSpec
+from glassloop.testing.schema_rules import messages_schema_violations
 
-PROVIDER = "anthropic-messages:one.test"
+PROVIDER = "anthropic-messages:one.test/m"
 
 
 def model(*answers: Any) -> Anthropic:
@@ -137,6 +138,20 @@ async def test_frames_that_gateways_add(play: Callable[..., Any]) -> None:
     assert parts == [TextPart("hi")]
 
 
+async def test_what_servers_do_that_only_resemble_anthropics(play: Callable[..., Any]) -> None:
+    events = (
+        begin(0, type="tool_use", id="t", name="add", input={}),
+        piece(0, "input_json_delta", partial_json={"a": 2}),
+    )
+    spaced = sse(start(), *events, *end("tool_use")).replace("data: ", "data:  ")
+    reply, _ = await play(model(FakeAnswer.sse(spaced)))
+    assert [(call.name, call.arguments) for call in reply.calls] == [("add", '{"a":2}')]
+    reply, _ = await play(model(FakeAnswer.json({"content": "hi", "stop_reason": "end_turn"})))
+    assert reply.text == "hi"
+    with pytest.raises(ModelError, match="upstream exploded"):
+        await play(model(FakeAnswer.sse(sse(start()) + "event: error\ndata: upstream exploded\n\n")))
+
+
 async def test_an_error_after_text_keeps_what_was_shown(play: Callable[..., Any]) -> None:
     error = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
     stream = sse(start(input_tokens=5), begin(0, type="text", text=""), piece(0, "text_delta", text="First, "), error)
@@ -170,7 +185,7 @@ async def test_answers_that_are_failures(play: Callable[..., Any], body: Any, ki
         ("max_tokens", "length"),
         ("model_context_window_exceeded", "length"),
         ("refusal", "refusal"),
-        ("pause_turn", "unknown"),
+        ("pause_turn", "paused"),
     ],
 )
 async def test_stop_reasons(play: Callable[..., Any], reason: str, stop: str) -> None:
@@ -202,6 +217,31 @@ async def test_tool_names_are_mapped_back(play: Callable[..., Any]) -> None:
     content: Any = [{"type": "tool_use", "id": "1", "name": wire, "input": {}}]
     reply, _ = await play(model(FakeAnswer.json({"type": "message", "content": content})), request)
     assert reply.calls[0].name == "docs.open"
+
+
+async def test_arguments_that_cannot_travel_under_their_names_have_others_there(play: Callable[..., Any]) -> None:
+    """beautyfree/appstore-connect-mcp#1, decocms/studio#6874: one such property is a 400 for the whole request."""
+    asked = {"城市": {"type": "string"}, "filter[id]": True, "x" * 70: {}, "plain.one": {}}
+    spec = ToolSpec("find", "", {"type": "object", "properties": asked, "required": ["城市", "plain.one"]})
+    request = ModelRequest((UserMessage("q"),), tools=(spec,))
+    transport = FakeTransport(FakeAnswer(status=500))
+    with pytest.raises(ModelError):
+        await play(Anthropic("m", transport=transport), request)
+    schema = transport.posts[0].json["tools"][0]["input_schema"]
+    assert messages_schema_violations("t", schema) == []
+    city, identity, long, plain = schema["properties"]
+    assert schema["properties"][city] == {"title": "城市", "type": "string"}
+    assert (plain, schema["required"]) == ("plain.one", [city, "plain.one"])
+
+    ours = {city: "城市", identity: "filter[id]", long: "x" * 70}
+    for written in ({city: "Oslo", identity: 1, long: 2, plain: 3}, {"城市": "Oslo"}):
+        block = {"type": "tool_use", "id": "t", "name": "find", "input": written}
+        reply, _ = await play(model(FakeAnswer.json({"content": [block]})), request)
+        assert json.loads(reply.calls[0].arguments) == {ours.get(key, key): value for key, value in written.items()}
+    for text in ("{", "[1]"):
+        block = {"type": "tool_use", "id": "t", "name": "find", "input": text}
+        reply, _ = await play(model(FakeAnswer.json({"content": [block]})), request)
+        assert reply.calls[0].arguments == text
 
 
 async def test_the_requests_head() -> None:

@@ -21,8 +21,10 @@ from glassloop.core.messages import (
     ToolResult,
     UserMessage,
 )
+from glassloop.models.anthropic import Anthropic
+from glassloop.models.fake_transport import FakeAnswer, FakeTransport
 from glassloop.models.messages_request import MessagesRenderer
-from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec
+from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec, complete
 
 HERE = "anthropic-messages:one.test"
 Q = UserMessage("q")
@@ -287,3 +289,75 @@ def test_unions_at_the_top_of_a_schema_are_laid_side_by_side(ask: Ask) -> None:
     assert not {"anyOf", "allOf"} & schema.keys()
     assert (schema["type"], sorted(schema["properties"]), schema["required"]) == ("object", ["id", "n", "name"], ["n"])
     assert set(given) == {"anyOf", "allOf"}
+
+
+def test_alternatives_are_told_whole(ask: Ask) -> None:
+    """What tells them apart names all of its values, references are followed, and what each demands is demanded."""
+    card = {"properties": {"by": {"const": "card"}, "number": {"type": "string"}}, "required": ["by", "number"]}
+    bank = {"properties": {"by": {"const": "bank"}, "number": {"type": "integer"}}, "required": ["by"]}
+    given = {"oneOf": [{"$ref": "#/$defs/card"}, bank], "not": {"required": ["x"]}, "$defs": {"card": card}}
+    (tool,) = ask(Q, tools=(ToolSpec("pay", "", given),))["tools"]
+    number = {"anyOf": [{"type": "string"}, {"type": "integer"}]}
+    assert tool["input_schema"] == {
+        "type": "object",
+        "properties": {"by": {"enum": ["card", "bank"]}, "number": number},
+        "required": ["by"],
+    }
+
+
+def test_alternatives_that_hold_themselves_end(ask: Ask) -> None:
+    (tool,) = ask(Q, tools=(ToolSpec("find", "", {"anyOf": [*[{"$ref": "#"}] * 20, SCHEMA]}),))["tools"]
+    assert tool["input_schema"]["properties"] == SCHEMA["properties"]
+
+
+@pytest.mark.parametrize("thinking", [2_000, "high"])
+@pytest.mark.parametrize(("choice", "thinks"), [("required", False), ("add", False), ("auto", True), (None, True)])
+def test_a_model_that_must_call_does_not_think(ask: Ask, thinking: Any, choice: str | None, thinks: bool) -> None:
+    """strands-agents/sdk-typescript#798: "Thinking may not be enabled when tool_choice forces tool use"."""
+    body = ask(Q, tools=(ADD,), settings=ModelSettings(thinking=thinking, tool_choice=choice))
+    assert ("thinking" in body) is thinks
+    assert "thinking" in ask(Q, settings=ModelSettings(thinking=thinking, tool_choice=choice))
+
+
+def test_redacted_thinking_without_data_is_left_out(ask: Ask) -> None:
+    _, (_, sent), _ = blocks(ask(Q, Reply((Thinking(redacted=""), *ASKED.parts), provider=HERE), DONE))
+    assert [block["type"] for block in sent] == ["tool_use"]
+
+
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": ""}
+NO_THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
+
+
+@pytest.mark.parametrize(
+    ("base_url", "own", "others"),
+    [
+        ("https://api.anthropic.com", [], []),
+        ("https://api.kimi.com/coding", [THOUGHT], []),
+        ("https://api.deepseek.com/anthropic", [THOUGHT], [NO_THOUGHT]),
+    ],
+)
+async def test_servers_that_do_not_sign_get_their_thinking_back(base_url: str, own: Any, others: Any) -> None:
+    """QwenLM/qwen-code#3786: "The content[].thinking in the thinking mode must be passed back to the API"."""
+    transport = FakeTransport(*[FakeAnswer.json({"content": [{"type": "text", "text": "ok"}]})] * 2)
+    model = Anthropic("m", base_url=base_url, api_key="sk-fake", transport=transport)
+    answer = Reply((Text("5"),))
+    for provider in (model.provider, "other"):
+        called = Reply((Thinking("hm"), *ASKED.parts), provider=provider)
+        await complete(model, ModelRequest((Q, called, DONE, answer, Q)))
+    for post, thinking in zip(transport.posts, (own, others), strict=True):
+        sent = [content for _, content in blocks(post.json)]
+        assert sent[1][:-1] == thinking
+        assert sent[3] == [text("5")]
+
+
+async def test_models_behind_one_gateway_do_not_read_each_others_signatures() -> None:
+    """can1357/oh-my-pi#6379: "Invalid `signature` in `thinking` block"."""
+    transport = FakeTransport(*[FakeAnswer.json({"content": [{"type": "text", "text": "ok"}]})] * 2)
+    one, two = (
+        Anthropic(name, base_url="https://gateway.test", api_key="sk-fake", transport=transport) for name in ("a", "b")
+    )
+    for model in (one, two):
+        called = Reply((Thinking("hm", "S"), *ASKED.parts), provider=one.provider)
+        await complete(model, ModelRequest((Q, called, DONE)))
+    first, second = ([block["type"] for block in blocks(post.json)[1][1]] for post in transport.posts)
+    assert (first, second) == (["thinking", "tool_use"], ["tool_use"])

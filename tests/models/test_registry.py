@@ -17,7 +17,7 @@ LOCAL = "http://127.0.0.1:9"
 def seen(model: Model) -> tuple[type, str, str]:
     """Class, name and host."""
     assert isinstance(model, OpenAIChat | Anthropic)
-    return type(model), model.name, model.provider.partition(":")[2]
+    return type(model), model.name, model.provider.partition(":")[2].partition("/")[0]
 
 
 def test_a_model_is_itself() -> None:

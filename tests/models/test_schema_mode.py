@@ -206,6 +206,14 @@ def test_references_hold_where_the_schemas_stand_now() -> None:
     assert not validator.is_valid({"next": {"action": "final_answer", "answer": {"next": 1}}})
 
 
+def test_alternatives_of_arguments_are_laid_side_by_side() -> None:
+    """Closed around its unions, an object could only be empty."""
+    either: dict[str, Any] = {"anyOf": [{"properties": {"id": {}}, "required": ["id"]}, {"properties": {"name": {}}}]}
+    schema = plan(tools=(ToolSpec("find", "", either),)).schema()
+    asked = {"next": {"action": "find", "arguments": {"id": 1}}}
+    assert jsonschema_rs.is_valid(schema, asked)
+
+
 def test_a_tool_may_be_named_like_the_answer() -> None:
     named = ToolSpec("final_answer", "", {"type": "object", "properties": {}})
     assert actions(plan(tools=(named,)).schema()) == ["final_answer", "final_answer_"]

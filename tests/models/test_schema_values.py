@@ -82,6 +82,12 @@ def test_defaults_and_examples_are_taken() -> None:
     assert example_of({"type": "string", "examples": ["A-1024"]}) == "A-1024"
 
 
+@pytest.mark.parametrize("reference", ["#", "#anchor", "http://localhost/x.json", "#/$defs/a"])
+def test_a_schema_that_is_part_of_itself_ends(reference: str) -> None:
+    schema = {"type": "integer", "allOf": [{"$ref": reference}], "$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}}
+    assert example_of(schema) == 1
+
+
 def test_a_schema_that_demands_itself_for_ever_ends() -> None:
     loop: dict[str, Any] = {"type": "object", "properties": {"next": {"$ref": "#"}}, "required": ["next"]}
     assert "next" in example_of(loop)

@@ -177,4 +177,5 @@ def test_under_strict_alternation_turns_alternate(
     roles = [message["role"] for message in body["messages"]]
     assert roles[:2] in (["system"], ["system", "user"])
     assert roles.count("system") == 1
-    assert not {("user", "user"), ("assistant", "assistant")}.intersection(pairwise(roles))
+    assert not {("user", "user"), ("assistant", "assistant"), ("tool", "user")}.intersection(pairwise(roles))
+    assert roles[-1] != "assistant"

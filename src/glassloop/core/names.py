@@ -7,6 +7,7 @@ from functools import lru_cache
 
 from glassloop.core.encoding import digest
 
+_LEGAL_KEY = re.compile(r"[a-zA-Z0-9_.-]{1,64}")
 _LEGAL = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _ILLEGAL = re.compile(r"[^a-zA-Z0-9_-]+")
 _PREFIX_LENGTH = 55  # 64 less an underscore and eight hexadecimal characters
@@ -23,4 +24,16 @@ def wire_name(name: str) -> str:
     if _LEGAL.fullmatch(name):
         return name
     readable = _ILLEGAL.sub("_", name).strip("_")[:_PREFIX_LENGTH] or "tool"
+    return f"{readable}_{digest(name.encode('utf-8', 'surrogatepass'))[:8]}"
+
+
+@lru_cache(maxsize=4096)
+def wire_key(name: str) -> str:
+    """The name of an argument where a provider restricts those: `^[a-zA-Z0-9_.-]{1,64}$` (Anthropic's property keys).
+
+    Made as `wire_name` makes those of tools.
+    """
+    if _LEGAL_KEY.fullmatch(name):
+        return name
+    readable = _ILLEGAL.sub("_", name).strip("_")[:_PREFIX_LENGTH] or "argument"
     return f"{readable}_{digest(name.encode('utf-8', 'surrogatepass'))[:8]}"

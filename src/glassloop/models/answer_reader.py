@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from typing import Any
 
@@ -10,8 +11,10 @@ from pydantic_core import from_json
 from glassloop.core.encoding import dumps, loads
 
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
-_CLOSING = re.compile(r"[\s}]*\Z")
+_WHOLE_CHARACTERS = re.compile(
+    r"""(?:[^"\\]|\\["\\/bfnrt]|\\u(?:[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F]|(?![dD][89a-fA-F])[0-9a-fA-F]{2})"""
+    r"""[0-9a-fA-F]{2})*"""
+)
 
 
 class AnswerReader:
@@ -28,6 +31,7 @@ class AnswerReader:
         self._opening = re.compile(rf'\s*\{{\s*"next"\s*:\s*\{{\s*"action"\s*:\s*"{name}"\s*,\s*"answer"\s*:\s*')
         self._said = ""
         self._start: int | None = None
+        self._read = 0
         self.shown = ""
 
     def feed(self, text: str) -> str:
@@ -37,8 +41,10 @@ class AnswerReader:
             found = self._opening.match(self._said)
             if found is None or found.end() == len(self._said):
                 return ""
-            self._start = found.end()
-        return self.rest(self._so_far(self._said[self._start :]))
+            self._start, self._read = found.end(), found.end() + 1
+        if self._said[self._start] == '"':
+            return self._more_of_text()
+        return self.rest(self._said[self._start :].rstrip(" \t\r\n}"))  # brackets at the end may be those around it
 
     def see(self, said: str) -> None:
         """Take the whole reply, as it comes when it is not streamed."""
@@ -69,14 +75,16 @@ class AnswerReader:
             pass
         return dumps(value).decode()
 
-    def _so_far(self, said: str) -> str:
-        text = _STRING.match(said)
-        if text is None:
-            return _CLOSING.sub("", said)  # brackets at the end may be those around the answer
-        try:
-            return str(from_json(text[0], allow_partial="trailing-strings"))
-        except ValueError:
-            return self.shown
+    def _more_of_text(self) -> str:
+        """Decode what has come of a text since, up to an escape or half a character of which the rest is missing."""
+        found = _WHOLE_CHARACTERS.match(self._said, self._read)
+        assert found is not None  # it may be empty
+        if not found[0]:
+            return ""
+        self._read = found.end()
+        news: str = json.loads(f'"{found[0]}"', strict=False)
+        self.shown += news
+        return news
 
 
 def plainly(text: str, *, complete: bool) -> Any:

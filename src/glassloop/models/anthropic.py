@@ -9,7 +9,7 @@ from glassloop.models.endpoints import endpoint, join_url
 from glassloop.models.exchange import exchange
 from glassloop.models.messages_history import from_anthropic as from_anthropic
 from glassloop.models.messages_reply import MessagesReplyReader
-from glassloop.models.messages_request import MessagesRenderer
+from glassloop.models.messages_request import MessagesRenderer, Thoughts
 from glassloop.models.model import FINAL_ANSWER, ModelPart, ModelRequest
 from glassloop.models.transport import Transport, host_of
 
@@ -18,6 +18,13 @@ API_VERSION = "2023-06-01"
 
 _UNCONSTRAINED = re.compile(r"claude-(?:\d|instant|(?:opus|sonnet)-4-(?:[01]\b|2\d{7}))")
 """Models from before `output_config.format`."""
+
+_THOUGHTS: Mapping[str, Thoughts] = {
+    "api.deepseek.com": "demanded",
+    "api.kimi.com": "unsigned",
+    "api.moonshot.ai": "unsigned",
+    "api.moonshot.cn": "unsigned",
+}
 
 
 class Anthropic:
@@ -58,11 +65,17 @@ class Anthropic:
         key = {"x-api-key": api_key} if api_key else {}
         every = {"anthropic-version": API_VERSION, **key, **(headers or {})}
         self._name = name or f"anthropic:{model}"
-        self._provider = f"anthropic-messages:{host}"
+        own = host.endswith("anthropic.com")
+        # elsewhere models of several makers may stand behind a host, and none can read what another has signed
+        self._provider = f"anthropic-messages:{host}" if own else f"anthropic-messages:{host}/{model}"
         self._endpoint = endpoint(url, every, key_variable, api_key, transport)
-        cached = host.endswith("anthropic.com") if caching is None else caching
-        constrains = host.endswith("anthropic.com") and not _UNCONSTRAINED.match(model)
-        self._renderer = MessagesRenderer(model, self._provider, cached, constrains)
+        self._renderer = MessagesRenderer(
+            model,
+            self._provider,
+            own if caching is None else caching,
+            constrains=own and not _UNCONSTRAINED.match(model),
+            thoughts=_THOUGHTS.get(host, "signed"),
+        )
 
     def __repr__(self) -> str:
         return f"Anthropic({self._name!r}, {self._endpoint.peer.host!r})"
@@ -90,8 +103,8 @@ class Anthropic:
         return self._ask(request)
 
     def _ask(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
-        names = self._renderer.names(request)
-        answering = request.output is not None and FINAL_ANSWER in names
-        reader = MessagesReplyReader(self._endpoint.peer, self._provider, names, answering=answering)
+        tools = self._renderer.tools(request)
+        answering = request.output is not None and FINAL_ANSWER in tools.names
+        reader = MessagesReplyReader(self._endpoint.peer, self._provider, tools.names, tools.keys, answering=answering)
         body = self._renderer.body(request)
         return exchange(self._endpoint, body, reader, stream=request.stream, timeout=request.settings.timeout)

@@ -19,14 +19,18 @@ _OWN = frozenset({"id", "index", "type", "function"})
 
 
 class _Draft:
-    """A call whose fragments are still coming."""
+    """A call whose fragments are still coming; `doubtful` where it began under the id of another."""
 
-    __slots__ = ("extra", "id", "name", "pieces", "problem")
+    __slots__ = ("doubtful", "extra", "id", "last", "name", "pieces", "problem", "shown", "size")
 
-    def __init__(self, id_: str) -> None:
+    def __init__(self, id_: str, doubtful: bool) -> None:
         self.id = id_
+        self.doubtful = doubtful
         self.name = ""
         self.pieces: list[str] = []
+        self.size = 0
+        self.last = ""
+        self.shown = 0
         self.extra: dict[str, Any] = {}
         self.problem: str | None = None
 
@@ -35,19 +39,23 @@ class _Draft:
         return mended("".join(self.pieces))
 
     def append(self, text: str) -> None:
-        """Add a piece of the arguments, or take its place where it is all of them again.
+        """Add a piece of the arguments, or what is new in it where it is all of them again.
 
         There are servers whose pieces hold everything so far, and servers that repeat the whole at the end. It cannot
         be mistaken: no JSON object goes on with its own beginning.
         """
-        if text.startswith("{") and self.pieces and text.startswith(self.arguments):
-            self.pieces.clear()
+        if text.startswith("{") and 2 * len(text) >= self.size:  # halves of characters, joined, are shorter
+            text = text.removeprefix(self.arguments)
         if text:
             self.pieces.append(text)
+            self.size += len(text)
+            self.last = text.rstrip()[-1:] or self.last
 
     @property
     def complete(self) -> bool:
         """Whether the arguments are a whole JSON object already."""
+        if self.last != "}":  # asked for many pieces, parsed for few
+            return False
         try:
             return isinstance(loads(self.arguments), dict)
         except ValueError:
@@ -58,8 +66,8 @@ class CallAssembler:
     """Collects the `tool_calls` entries of one reply.
 
     Servers disagree on what identifies a fragment: the index may be missing, always 0, or grow with every fragment;
-    the id may come once, every time, or never; the name may be split or repeated. What cannot be attributed is never
-    guessed: the calls concerned carry a `problem` and are not run.
+    the id may come once, every time, never, or be that of several calls; the name may be split or repeated. What cannot
+    be attributed is never guessed: the calls concerned carry a `problem` and are not run.
 
     Args:
         known: names of the tools on offer, as on the wire; they decide whether a name is split or repeated.
@@ -99,12 +107,25 @@ class CallAssembler:
             if key not in _OWN and value is not None and function is not fields:
                 call.extra[key] = value
 
-    def arguments_of(self, name: str) -> str:
-        """The arguments so far of the first call of this name; empty where there is none."""
-        return next((call.arguments for call in self._calls if call.name == name), "")
+    def _is_repeated(self, call: _Draft) -> bool:
+        """Whether a call that began under an id which was taken turns out to be that call again."""
+        if not call.doubtful:
+            return False
+        same = [one for one in self._calls if one is not call and (one.id, one.name) == (call.id, call.name)]
+        return any(not call.arguments.strip() or call.arguments == one.arguments for one in same)
+
+    def news_of(self, name: str) -> str:
+        """What has come of the arguments of the first call of this name since the last time."""
+        call = next((call for call in self._calls if call.name == name), None)
+        if call is None:
+            return ""
+        news = "".join(call.pieces[call.shown :])
+        call.shown = len(call.pieces)
+        return news
 
     def calls(self, names: Mapping[str, str]) -> list[ToolCall]:
         """The calls, in request order; `names` maps wire names back to ours."""
+        lost = any(call.pieces and not call.name.strip() for call in self._calls)
         return [
             ToolCall(
                 id=new_id("call"),
@@ -112,13 +133,14 @@ class CallAssembler:
                 arguments=call.arguments,
                 provider_id=call.id,
                 extra=call.extra,
-                problem=call.problem,
+                problem=call.problem or (AMBIGUOUS if lost and not call.pieces else None),
             )
             for call in self._calls
+            if not self._is_repeated(call)
         ]
 
-    def _open(self, id_: str) -> _Draft:
-        call = _Draft(id_)
+    def _open(self, id_: str, *, doubtful: bool = False) -> _Draft:
+        call = _Draft(id_, doubtful)
         self._calls.append(call)
         if id_:
             self._by_id.setdefault(id_, call)
@@ -127,7 +149,7 @@ class CallAssembler:
     def _find(self, index: int | None, id_: str, name: str, text: str) -> _Draft | None:
         """The call that a fragment belongs to, a new one if it begins one, None if it belongs nowhere."""
         if id_ in self._by_id:
-            return self._by_id[id_]
+            return self._of_known_id(index, id_, name, text)
         candidate = self._by_index.get(index) if index is not None else (self._calls[-1] if self._calls else None)
         if candidate is not None:
             return candidate if self._continues(candidate, index, id_, name, text) else self._open(id_)
@@ -135,11 +157,22 @@ class CallAssembler:
             return self._open(id_)
         return self._owner_of_orphan(text)
 
+    def _of_known_id(self, index: int | None, id_: str, name: str, text: str) -> _Draft:
+        """The call of this id, unless a complete one is followed by a beginning under an index or a name of its own."""
+        call = self._by_id[id_]
+        own = self._by_index.get(index) if index is not None else None
+        call = own if own is not None and own.id == id_ else call
+        begins = name.strip() and (not text or text.lstrip().startswith("{"))
+        another = name != call.name or (own is None and index is not None)
+        return self._open(id_, doubtful=True) if begins and another and call.complete else call
+
     def _continues(self, call: _Draft, index: int | None, id_: str, name: str, text: str) -> bool:
         """Whether a fragment that may continue `call` does, or begins another call."""
         begins = not text or text.lstrip().startswith("{")
+        if name == call.name and not call.pieces and (text or index is not None):
+            return True  # nothing but the head of it has come
         if id_ and call.id:  # another id, as servers have it that label every call with index 0
-            return not name or (bool(call.pieces) and not begins and not call.complete)
+            return not name or (bool(call.pieces) and not call.complete)
         if not name.strip():
             return True
         if index is None and name != call.name and not self._is_split(call, name):

@@ -119,8 +119,12 @@ def _contents(content: Any) -> str | tuple[Content, ...]:
 
 def _content(part: Mapping[str, Any]) -> Content:
     match part.get("type"):
-        case "text" | "input_text":
+        case "text" | "input_text" | "output_text":
             return Text(str(part.get("text") or ""))
+        case "refusal":
+            return Text(str(part.get("refusal") or ""))
+        case "thinking" | "reasoning":
+            return Text("")
         case "image_url":
             image = part.get("image_url")
             url = str(record(image).get("url") or image or "")

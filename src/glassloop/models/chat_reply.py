@@ -10,11 +10,11 @@ from glassloop.core.messages import Opaque, Part, Reply, StopReason, Text, Think
 from glassloop.core.usage import Usage
 from glassloop.models.chat_calls import CallAssembler
 from glassloop.models.decoding import decoded, mended
-from glassloop.models.failures import Peer, error_failure, not_a_reply
+from glassloop.models.failures import Peer, error_failure, no_reply, not_a_reply
 from glassloop.models.model import FINAL_ANSWER, ModelPart, TextPart, ThinkingPart
 from glassloop.models.shapes import array, count, record
 from glassloop.models.sse import SSEEvent
-from glassloop.models.think_tags import ThinkTags
+from glassloop.models.think_tags import ThinkTags, split_at_lone_close
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
 """Where servers put readable thinking (DeepSeek, Qwen, GLM, Moonshot; OpenRouter, Groq, Ollama, newer vLLM)."""
@@ -38,7 +38,7 @@ _STOPS: Mapping[str, StopReason] = {
     "sensitive": "content_filter",
     "refusal": "refusal",
 }
-_FAILED = frozenset({"error", "network_error", "insufficient_system_resource"})
+_FAILED = frozenset({"abort", "aborted", "cancelled", "error", "insufficient_system_resource", "network_error"})
 _DROPPED = frozenset({"role", "index"})
 _NOTHING: tuple[ModelPart, ...] = ()
 
@@ -56,7 +56,6 @@ class ChatReplyReader:
     def __init__(self, peer: Peer, provider: str, names: Mapping[str, str], *, answering: bool = False) -> None:
         self.done = False
         self._answering = answering
-        self._answer = ""
         self._peer = peer
         self._provider = provider
         self._names = names
@@ -93,8 +92,10 @@ class ChatReplyReader:
         Raises:
             ModelError: the event reports an error, or is not JSON.
         """
-        data = event.data
+        data = event.data.lstrip()
         if not data.startswith(b"{"):
+            if event.name == b"error":
+                raise error_failure(self._peer, data.decode("utf-8", "replace"))
             self.done = self.done or data.strip() == b"[DONE]"
             return self._rest() if self.done else _NOTHING
         try:
@@ -109,8 +110,8 @@ class ChatReplyReader:
         choice = _first_choice(chunk)
         if choice is None:
             return _NOTHING
-        if "delta" in choice:
-            shown = self._take(record(choice["delta"]), whole=False)
+        if choice.get("delta") or "message" not in choice:
+            shown = self._take(record(choice.get("delta")), whole=False)
         else:  # a whole message in a stream: news, or a summary of what was streamed
             shown = _NOTHING if self._begun else self._take(record(choice.get("message")), whole=True)
         if finish := choice.get("finish_reason"):
@@ -129,7 +130,7 @@ class ChatReplyReader:
             raise error_failure(self._peer, answer["error"])
         choice = _first_choice(answer)
         if choice is None:
-            raise not_a_reply(self._peer, "no choices")
+            raise no_reply(self._peer, body, "no choices")
         self._take_head(answer)
         self._finish = str(choice.get("finish_reason") or "")
         self.done = True
@@ -144,9 +145,10 @@ class ChatReplyReader:
         if self._finish in _FAILED:
             raise ModelError(f"{self._peer.host} gave up on its answer ({self._finish}).", kind="overloaded")
         parts: list[Part] = []
-        if thinking := mended("".join(self._thinking)) or _details_text(self._details):
+        thought, text = split_at_lone_close(self.text)
+        if thinking := (mended("".join(self._thinking)) or _details_text(self._details)) + thought:
             parts.append(Thinking(thinking))
-        if text := self.text:
+        if text:
             parts.append(Text(text))
         parts += self._opaque
         parts += self._calls.calls(self._names)
@@ -196,11 +198,15 @@ class ChatReplyReader:
         return shown
 
     def _take_content(self, content: Any, shown: list[ModelPart]) -> None:
-        """Text; or, at Mistral, a list of blocks, thinking among them."""
+        """Text; or, at Mistral and behind proxies, blocks, thinking among them."""
         if isinstance(content, str):
             self._say(content, shown)
             return
-        for fields in map(record, array(content)):
+        for block in array(content) or [content]:
+            if isinstance(block, str):
+                self._say(block, shown)
+                continue
+            fields = record(block)
             if isinstance(text := fields.get("text"), str):
                 self._take_content(text, shown)
             elif isinstance(thought := fields.get("thinking"), str | list):
@@ -219,10 +225,8 @@ class ChatReplyReader:
 
     def _show_answer(self, shown: list[ModelPart]) -> None:
         """Show what has come of the first call of the answer tool."""
-        said = self._calls.arguments_of(FINAL_ANSWER)
-        if said != self._answer and said.startswith(self._answer):
-            shown.append(TextPart(said[len(self._answer) :]))
-            self._answer = said
+        if news := self._calls.news_of(FINAL_ANSWER):
+            shown.append(TextPart(news))
 
     def _rest(self) -> Sequence[ModelPart]:
         """What was held back because a tag might have begun there."""

@@ -7,7 +7,7 @@ of its own for each kind of server, so that a long conversation costs next to no
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any, cast
 
 from glassloop.core.encoding import dumps
@@ -21,10 +21,13 @@ from glassloop.models.model import ModelRequest, ModelSettings, OutputSpec, Tool
 from glassloop.models.profiles import Profile
 from glassloop.models.replay import arguments_text, wire_ids
 from glassloop.models.sendable import sendable
-from glassloop.models.toolbox import Toolbox, object_schema
-from glassloop.models.views import BEGINNING, alternating, media_after_results
+from glassloop.models.tool_schemas import for_chat, plain_schema
+from glassloop.models.toolbox import Toolbox
+from glassloop.models.views import BEGINNING, EMPTY, GO_ON, alternating, media_after_results
 
 _NOTHING_SAID = dumps({"role": "user", "content": BEGINNING})
+_GO_ON = dumps({"role": "user", "content": GO_ON})
+_ASSISTANT = b'{"role":"assistant"'
 _SIGNED_CALL_FIELD = "extra_content"
 """Where Gemini's compatible endpoint keeps thought signatures of tool calls."""
 
@@ -43,7 +46,8 @@ class ChatRenderer:
         self._provider = provider
         self._profile = profile
         self._slot = _slot(provider, profile)
-        self._toolbox = Toolbox(_tool)
+        self._toolbox = Toolbox(partial(_tool, longest=profile.longest_description))
+        self._known_settings: tuple[tuple[ModelSettings, OutputSpec | None, bool, bool], bytes] | None = None
 
     def names(self, request: ModelRequest) -> Mapping[str, str]:
         """Wire names of the tools on offer, with ours."""
@@ -55,10 +59,12 @@ class ChatRenderer:
         if self._profile.strict_alternation:
             messages, instructions = alternating(media_after_results(messages), instructions)
         fragments = self._messages(messages) or [_NOTHING_SAID]
+        if fragments[-1].startswith(_ASSISTANT):
+            fragments.append(_GO_ON)
         if instructions:
             fragments.insert(0, _system(self._profile.system_role, instructions))
         tools = self._toolbox.pack(self._offered(request), request.settings.extra.get("tools"))
-        settings = dumps(self._settings(request, bool(tools.encoded)))[:-1]
+        settings = self._encoded_settings(request, bool(tools.encoded))
         head = [settings, b',"tools":[', tools.encoded, b"]"] if tools.encoded else [settings]
         return b"".join([*head, b',"messages":[', b",".join(fragments), b"]}"])
 
@@ -83,12 +89,20 @@ class ChatRenderer:
 
     def _format(self, output: OutputSpec) -> dict[str, Any]:
         strict = fitted(output.schema, OPENAI) if self._profile.strict_schema else None
-        wanted: dict[str, Any] = {"name": "answer", "schema": output.schema if strict is None else strict}
+        wanted: dict[str, Any] = {"name": "answer", "schema": for_chat(output.schema) if strict is None else strict}
         if output.description:
             wanted["description"] = output.description
         if self._profile.strict_schema:
             wanted["strict"] = strict is not None
         return {"type": "json_schema", "json_schema": wanted}
+
+    def _encoded_settings(self, request: ModelRequest, with_tools: bool) -> bytes:
+        """All but tools and messages, without the last bracket; the same as last time, as a rule."""
+        asked = request.settings, request.output, request.stream, with_tools
+        known = self._known_settings
+        if known is None or known[0] != asked:
+            known = self._known_settings = asked, dumps(self._settings(request, with_tools))[:-1]
+        return known[1]
 
     def _settings(self, request: ModelRequest, with_tools: bool) -> dict[str, Any]:
         asked, profile = request.settings, self._profile
@@ -149,7 +163,8 @@ class ChatRenderer:
                 fragments.append(_system(self._profile.system_role, message.text))
             elif isinstance(message, UserMessage):
                 if isinstance(message.content, str):
-                    known = message.__dict__[slot] = dumps({"role": "user", "content": message.content})
+                    said = message.content if message.content.strip() else EMPTY
+                    known = message.__dict__[slot] = dumps({"role": "user", "content": said})
                     fragments.append(known)
                 else:
                     gallery = gallery or Gallery(messages, self._accepts, self._profile.image_bytes)
@@ -159,19 +174,22 @@ class ChatRenderer:
     def _reply(self, reply: Reply, taken: set[str] | tuple[()]) -> tuple[bytes, tuple[str, ...]]:
         """The message and the ids of its calls; empty where the reply says nothing that this server can read."""
         calls = reply.calls
-        ids = wire_ids(calls, taken, short=self._profile.short_call_ids)
+        own = reply.provider == self._provider
+        ids = wire_ids(calls, taken, short=self._profile.short_call_ids, own=own)
         text = reply.text if reply.text.strip() else reply.refusal
         if not calls and not text:
             return b"", ids
         message: dict[str, Any] = {"role": "assistant", "content": text or self._profile.empty_content}
         if calls:
-            own = reply.provider == self._provider
             message["tool_calls"] = [_call(call, wire_id, own) for call, wire_id in zip(calls, ids, strict=True)]
+            if self._profile.missing_signature is not None:
+                message["tool_calls"][0].setdefault(_SIGNED_CALL_FIELD, _signed(self._profile.missing_signature))
+        if calls or self._profile.reasoning_of_answers:
             message |= self._reasoning(reply, own)
         return dumps(message), ids
 
     def _reasoning(self, reply: Reply, own: bool) -> dict[str, Any]:
-        """Thinking of a tool-call reply, for the server it came from and under the name it came with."""
+        """Thinking, for the server it came from and under the name it came with."""
         fields: dict[str, Any] = {}
         if own and self._profile.echo_reasoning:
             for key in (*REASONING_FIELDS, REASONING_DETAILS):
@@ -201,11 +219,18 @@ def _system(role: str, text: str) -> bytes:
     return dumps({"role": role, "content": text})
 
 
-def _tool(spec: ToolSpec) -> bytes:
+def _tool(spec: ToolSpec, longest: int | None = None) -> bytes:
     function: dict[str, Any] = {"name": wire_name(spec.name)}
-    if spec.description:
-        function["description"] = spec.description
-    function["parameters"] = object_schema(spec.parameters)
+    parameters = for_chat(plain_schema(spec.parameters))
+    description = spec.description
+    if longest is not None and len(description) > longest:
+        end = max(description.rfind(" ", 0, longest), longest // 2)
+        rest = description[end:].strip()
+        parameters["description"] = f"{rest}\n\n{parameters.get('description', '')}".strip()
+        description = description[:end]
+    if description:
+        function["description"] = description
+    function["parameters"] = parameters
     return dumps({"type": "function", "function": function})
 
 
@@ -221,6 +246,10 @@ def _call(call: ToolCall, wire_id: str, own: bool) -> dict[str, Any]:
     return entry
 
 
+def _signed(signature: str) -> dict[str, Any]:
+    return {"google": {"thought_signature": signature}}
+
+
 def _user_parts(message: UserMessage, gallery: Gallery) -> bytes:
     """A user message of several parts; one string where no image or file is left in it (some servers want that)."""
     parts: list[bytes] = []
@@ -233,7 +262,8 @@ def _user_parts(message: UserMessage, gallery: Gallery) -> bytes:
             texts.append(text)
             parts.append(dumps({"type": "text", "text": text}))
     if len(texts) == len(parts):
-        return dumps({"role": "user", "content": "\n\n".join(texts)})
+        said = "\n\n".join(texts)
+        return dumps({"role": "user", "content": said if said.strip() else EMPTY})
     return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 

@@ -12,7 +12,7 @@ def decoded(data: bytes) -> Any:
     """Decode JSON from a server.
 
     What strict JSON does not have and servers send all the same is accepted: half a surrogate pair (an emoji cut in two
-    by a stream), NaN, and bytes that are not UTF-8.
+    by a stream), NaN, a byte order mark, and bytes that are not UTF-8.
 
     Raises:
         ValueError: `data` is not JSON.
@@ -20,7 +20,7 @@ def decoded(data: bytes) -> Any:
     try:
         return loads(data)
     except ValueError:
-        return json.loads(data.decode("utf-8", "replace"))
+        return json.loads(data.decode("utf-8-sig", "replace"))
 
 
 def mended(text: str) -> str:

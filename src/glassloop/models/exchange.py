@@ -14,7 +14,10 @@ from glassloop.models.model import ModelPart, ReplyPart
 from glassloop.models.sse import SSEEvent, SSEParser
 from glassloop.models.transport import Response, Transport
 
-_EVENT_STREAM = "text/event-stream"
+_LARGEST_ERROR = 1 << 20  # some servers quote the whole request in theirs
+_BRACKETS = (b"{", b"[", b"<")
+_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+_BLANK = b"\xef\xbb\xbf \t\r\n"
 
 
 class ReplyReader(Protocol):
@@ -85,7 +88,7 @@ async def exchange(
         parser, chunk = SSEParser(), data.bytes
         while not reader.done:
             for event in parser.feed(chunk) if chunk else _last_event(parser):
-                for part in reader.feed(event):
+                for part in (part for one in _each(event) for part in reader.feed(one)):
                     if stream:
                         yield part
             if not chunk or reader.done:
@@ -128,15 +131,17 @@ class _Body(NamedTuple):
 async def _whole_or_start(response: Response) -> _Body:
     """All of an answer that is JSON (or a page), the first bytes of one that is a stream.
 
-    The content type tells, and where it says neither (there are servers that get it wrong), the first byte.
+    Servers get the content type wrong both ways (an error in JSON where events were announced above all), so the first
+    bytes tell: no line of a stream begins with a bracket. Blanks before them keep the connection alive.
     """
-    kind = response.headers.get("Content-Type", "")
-    if "json" in kind:
-        return _Body(await response.read(), whole=True)
-    start = await response.read_some()
-    if _EVENT_STREAM in kind or not start.lstrip().startswith((b"{", b"[", b"<")):
-        return _Body(start, whole=False)
-    return _Body(start + await response.read(), whole=True)
+    start = chunk = await response.read_some()
+    while chunk and not start.strip():
+        chunk = await response.read_some()
+        start += chunk
+    first, kind = start.lstrip(_BLANK), response.headers.get("Content-Type", "")
+    if first.startswith(_BRACKETS) or ("json" in kind and not first.startswith(_FIELDS)):
+        return _Body(start + await response.read(), whole=True)
+    return _Body(start, whole=False)
 
 
 async def _next_chunk(response: Response, reader: ReplyReader) -> bytes:
@@ -148,16 +153,27 @@ async def _next_chunk(response: Response, reader: ReplyReader) -> bytes:
         raise
 
 
+def _each(event: SSEEvent) -> Sequence[SSEEvent]:
+    """The event, or one for each of its lines, where a server leaves out the blank lines between its events."""
+    if b"\n" not in event.data or _is_json(event.data):
+        return (event,)
+    return [SSEEvent(event.name, line) for line in event.data.split(b"\n")]
+
+
 def _last_event(parser: SSEParser) -> list[SSEEvent]:
     """What the server left without a blank line, unless it was cut in the middle."""
-    return [event for event in parser.close() if not event.data.startswith(b"{") or _is_json(event.data)]
+    events = [one for event in parser.close() for one in _each(event)]
+    return [event for event in events if not event.data.lstrip().startswith(b"{") or _is_json(event.data)]
 
 
 async def _error_body(response: Response) -> bytes:
+    body = bytearray()
     try:
-        return await response.read()
+        while len(body) < _LARGEST_ERROR and (piece := await response.read_some()):
+            body += piece
     except ModelError:
-        return b""  # the status says enough
+        pass  # the status says enough
+    return bytes(body)
 
 
 def _json(peer: Peer, body: bytes) -> Any:

@@ -25,15 +25,27 @@ _CONTEXT_LENGTH = re.compile(
     r"|exceed_context|(输入|上下文|prompt).{0,6}(超|过)长|超过.{0,8}(长度|上下文)",
     re.IGNORECASE,
 )
+_NEVER_FITS = re.compile(r"request too large|must be reduced in order to run", re.IGNORECASE)
 _BAD_TOOL_CALL = re.compile(
-    r"tool_use_failed|malformed_function_call|tool call validation failed"
+    r"tool_use_failed|malformed_function_call|tool call validation failed|error parsing tool call"
     r"|(fail(ed|ure) to|could not|cannot|unable to) (be )?(parse|call|generate|validate)d?[^.\n]{0,30}(tool|function)"
     r"|(tool|function)[_ ]call[^.\n]{0,20}(could not|cannot) be parsed",
     re.IGNORECASE,
 )
 _NO_MONEY = re.compile(
     r"insufficient[_ ](quota|balance|funds|credits?)|billing|credit balance|exceeded_current_quota"
-    r"|requires more credits|余额不足|欠费",
+    r"|requires more credits|api usage limits|余额不足|欠费",
+    re.IGNORECASE,
+)
+_BAD_KEY = re.compile(
+    r"(invalid|incorrect|wrong|expired)[ _]api[ _-]?key"
+    r"|api[ _-]?key (is )?(not valid|not found|invalid|incorrect|expired)",
+    re.IGNORECASE,
+)
+_NO_MODEL = re.compile(r"model_not_found|\bmodel\b[^.\n]{0,100}\bnot (exist|found)\b|not a valid model", re.IGNORECASE)
+_FILTERED = re.compile(
+    r"content_filter|content (management|filtering|usage) policy|content_policy_violation|data_inspection_failed"
+    r"|content exists risk|requires moderation|不安全或敏感|敏感内容",
     re.IGNORECASE,
 )
 _KIND_OF_TYPE: Mapping[str, ModelErrorKind] = {
@@ -64,7 +76,13 @@ _KIND_OF_STATUS: Mapping[int, ModelErrorKind] = {
     425: "overloaded",
     429: "rate_limit",
 }
-_KEY_LIKE = re.compile(r"\b(?:sk|pk|rk|gsk|xai)[-_][A-Za-z0-9_*.\-]{6,}|\bBearer \S{6,}")
+_WORDS = ("detail", "error_msg", "msg", "errors")
+"""Where servers put what is wrong, beside `message` and `error`."""
+
+_KEY_LIKE = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|nvapi)[-_][A-Za-z0-9_*.\-]{6,}|\bBearer \S{6,}|\bAIza[\w*.\-]{6,}|\beyJ[\w\-]{8,}\.[\w.\-]+"
+    r"|(?<=[?&]key=)[^\s&\"']{6,}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,6 +135,12 @@ def not_a_reply(peer: Peer, what: str) -> ModelError:
     return ModelError(f"{peer.host} answered with {what}; check the base URL and the model.", kind="protocol")
 
 
+def no_reply(peer: Peer, body: Any, what: str) -> ModelError:
+    """The answer, which began with 200, holds no reply: the error that it describes, or that it holds `what`."""
+    described = _error_of(body)
+    return error_failure(peer, described) if _message_of(body, described) else not_a_reply(peer, what)
+
+
 def retry_after(headers: Mapping[str, str]) -> float | None:
     """Seconds that the server asks to wait: `retry-after-ms`, or `Retry-After` as number or date (RFC 9110, 10.2.3)."""
     milliseconds = _number(headers.get("retry-after-ms"))
@@ -139,7 +163,7 @@ def retry_after(headers: Mapping[str, str]) -> float | None:
 def pause_after(error: ModelError, attempt: int, *, delay: float = 0.5, longest: float = 60.0) -> float | None:
     """Seconds until the same request is worth another attempt; None if it is not.
 
-    As long as the server asks (`Retry-After`), else exponentially longer with jitter.
+    As long as the server asks (`Retry-After`), else, or where it asks for none, exponentially longer with jitter.
 
     Args:
         error: what the attempt came to.
@@ -149,7 +173,7 @@ def pause_after(error: ModelError, attempt: int, *, delay: float = 0.5, longest:
     """
     if not error.retryable:
         return None
-    if error.retry_after is not None:
+    if error.retry_after:
         return error.retry_after if error.retry_after <= longest else None
     return delay * 2 ** (attempt - 1) * random.uniform(0.5, 1.0)
 
@@ -173,6 +197,8 @@ def _failure(peer: Peer, body: Any, http: int | None, status: int | None, wait: 
             text = f"The conversation is too long for the model ({where}): {said}"
         case "bad_tool_call":
             text = f"The model wrote a tool call that its own server rejected ({where}): {said}"
+        case "content_filter":
+            text = f"The provider's content filter refused the request ({where}): {said}"
         case _:
             text = f"The model's server failed or refused the request ({where}): {said}"
     return ModelError(text, kind=kind, status=http or status, retry_after=wait)
@@ -185,6 +211,14 @@ def _kind(status: int | None, code: str, type_: str, words: str, failed_generati
         return "payment"
     if status in (None, 400, 413, 422, 500) and _CONTEXT_LENGTH.search(words):
         return "context_length"
+    if status == 429 and _NEVER_FITS.search(words):
+        return "context_length"  # larger than what a minute allows: no wait helps
+    if status in (None, 400, 403, 422, 451) and _FILTERED.search(words):
+        return "content_filter"
+    if status == 400 and _BAD_KEY.search(words):
+        return "auth"
+    if status == 400 and _NO_MODEL.search(words):
+        return "not_found"
     named = _KIND_OF_TYPE.get(code) or _KIND_OF_TYPE.get(type_)
     if status is None:
         return named or "overloaded"
@@ -210,7 +244,8 @@ def _error_of(body: Any) -> dict[str, Any]:
 def _message_of(body: Any, error: dict[str, Any]) -> str:
     raw = record(error.get("metadata")).get("raw")  # OpenRouter: the words of the server behind it
     plain = record(body).get("error")
-    for words in (error.get("message"), plain, error.get("detail"), error.get("error_msg"), error.get("errors")):
+    passed_on = record(error.get("base_resp")).get("status_msg")  # MiniMax
+    for words in (error.get("message"), plain, *map(error.get, _WORDS), passed_on):
         if isinstance(words, str) and words:
             return f"{words} ({raw})" if isinstance(raw, str) and raw else words
         if array(words):

@@ -37,13 +37,12 @@ class AiohttpTransport:
     async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
         """See `Transport.post`."""
         session = _sessions.get(asyncio.get_running_loop()) or await _open_session()
-        limits = aiohttp.ClientTimeout(total=timeout, sock_connect=min(timeout, CONNECT_SECONDS))
         try:
             response = await session.client.post(
                 url,
                 headers=headers,
                 data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
-                timeout=limits,
+                timeout=_limits(timeout),
                 allow_redirects=False,
                 proxy=session.proxy(url) if session.proxies else None,
             )

@@ -118,6 +118,8 @@ def _content(block: dict[str, Any]) -> Content:
     match block.get("type"):
         case "text":
             return Text(str(block.get("text") or ""))
+        case "document" if source.get("type") == "text":
+            return Text(str(source.get("data") or ""))
         case "image" | "document" if source.get("type") == "base64":
             media_type = str(source.get("media_type") or "application/octet-stream")
             try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
-from glassloop.core.encoding import dumps
+from glassloop.core.encoding import dumps, loads
 from glassloop.core.ids import new_id
 from glassloop.core.messages import Opaque, Part, Reply, StopReason, Text, Thinking, ToolCall
 from glassloop.core.usage import Usage
 from glassloop.models.decoding import decoded, mended
-from glassloop.models.failures import Peer, error_failure, not_a_reply
+from glassloop.models.failures import Peer, error_failure, no_reply, not_a_reply
 from glassloop.models.model import FINAL_ANSWER, ModelPart, TextPart, ThinkingPart
 from glassloop.models.shapes import array, count, record
 from glassloop.models.sse import SSEEvent
@@ -22,6 +22,7 @@ _STOPS: Mapping[str, StopReason] = {
     "max_tokens": "length",
     "model_context_window_exceeded": "length",
     "refusal": "refusal",
+    "pause_turn": "paused",
 }
 _BLOCK_OF_DELTA = {
     "text_delta": "text",
@@ -56,11 +57,21 @@ class MessagesReplyReader:
         peer: who answers, for error messages.
         provider: the identity under which the reply is kept.
         names: wire names of the tools on offer, with ours.
+        keys: by our names, of tools whose arguments have other names on the wire: those, with ours.
         answering: whether one of them is that of the answer, whose arguments are shown as text as they come.
     """
 
-    def __init__(self, peer: Peer, provider: str, names: Mapping[str, str], *, answering: bool = False) -> None:
+    def __init__(
+        self,
+        peer: Peer,
+        provider: str,
+        names: Mapping[str, str],
+        keys: Mapping[str, Mapping[str, str]],
+        *,
+        answering: bool = False,
+    ) -> None:
         self.done = False
+        self._keys = keys
         self._answering = answering
         self._peer = peer
         self._provider = provider
@@ -88,11 +99,14 @@ class MessagesReplyReader:
         Raises:
             ModelError: the event reports an error, or is not JSON.
         """
-        if not event.data.startswith(b"{"):
-            self.done = self.done or event.data.strip() == b"[DONE]"
+        text = event.data.lstrip()
+        if not text.startswith(b"{"):
+            if event.name == b"error":
+                raise error_failure(self._peer, text.decode("utf-8", "replace"))
+            self.done = self.done or text.strip() == b"[DONE]"
             return _NOTHING
         try:
-            data = decoded(event.data)
+            data = decoded(text)
         except ValueError:
             if self.complete:
                 return _NOTHING
@@ -125,12 +139,12 @@ class MessagesReplyReader:
         if answer.get("error") or answer.get("type") == "error":
             raise error_failure(self._peer, answer.get("error") or answer)
         if "content" not in answer:
-            raise not_a_reply(self._peer, "no content")
+            raise no_reply(self._peer, body, "no content")
         self._head(answer)
         self.done = True
-        return [
-            part for index, block in enumerate(array(answer["content"])) for part in self._start(index, record(block))
-        ]
+        content = answer["content"]
+        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else array(content)
+        return [part for index, block in enumerate(blocks) for part in self._start(index, record(block))]
 
     def reply(self) -> Reply:
         """The reply, once it is complete."""
@@ -179,7 +193,8 @@ class MessagesReplyReader:
             case "signature_delta":
                 block.fields["signature"] = str(block.fields.get("signature") or "") + str(delta.get("signature") or "")
             case "input_json_delta":
-                piece = str(delta.get("partial_json") or "")
+                piece = delta.get("partial_json") or ""
+                piece = piece if isinstance(piece, str) else dumps(piece).decode()
                 block.json.append(piece)
                 if piece and self._answering and block.fields.get("name") == FINAL_ANSWER:
                     return (TextPart(piece),)
@@ -204,10 +219,12 @@ class MessagesReplyReader:
                 return Thinking(redacted=str(fields.get("data") or ""))
             case "tool_use":
                 name = str(fields.get("name") or "")
+                name = self._names.get(name, name)
+                arguments = json or _arguments(fields.get("input"))
                 return ToolCall(
                     id=new_id("call"),
-                    name=self._names.get(name, name),
-                    arguments=json or _arguments(fields.get("input")),
+                    name=name,
+                    arguments=_renamed(arguments, self._keys[name]) if name in self._keys else arguments,
                     provider_id=str(fields.get("id") or ""),
                     extra={key: value for key, value in fields.items() if key not in _CALL_FIELDS},
                 )
@@ -235,6 +252,17 @@ def messages_usage(usage: Mapping[str, int]) -> Usage:
 
 def _arguments(value: Any) -> str:
     return value if isinstance(value, str) else dumps({} if value is None else value).decode()
+
+
+def _renamed(arguments: str, names: Mapping[str, str]) -> str:
+    """Arguments under their own names; a text that is no object is left as it is, for the gate to say so."""
+    try:
+        given = loads(arguments)
+    except ValueError:
+        return arguments
+    if not isinstance(given, dict):
+        return arguments
+    return dumps({names.get(key, key): value for key, value in cast("dict[str, Any]", given).items()}).decode()
 
 
 def _parsed(json: str) -> Any:

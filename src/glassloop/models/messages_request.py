@@ -7,7 +7,7 @@ from then on.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from glassloop.core.encoding import dumps
 from glassloop.core.errors import ConfigurationError
@@ -30,8 +30,9 @@ from glassloop.models.media import IMAGE_TYPES, PDF, Gallery, base64_of, placeho
 from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec
 from glassloop.models.replay import arguments_object, wire_ids
 from glassloop.models.sendable import sendable
-from glassloop.models.toolbox import Toolbox, object_schema, without_unions
-from glassloop.models.views import BEGINNING
+from glassloop.models.tool_schemas import plain_schema, with_wire_keys
+from glassloop.models.toolbox import Packed, Toolbox
+from glassloop.models.views import BEGINNING, EMPTY, GO_ON
 
 DEFAULT_MAX_TOKENS = 8_192
 """The API demands a number."""
@@ -41,9 +42,14 @@ IMAGE_BYTES = 6_000_000
 
 _SMALLEST_BUDGET = 1_024
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
-_GO_ON = b'{"type":"text","text":"Please go on."}'
-_EMPTY = b'{"type":"text","text":"(empty message)"}'
-_SLOTS: dict[str, str] = {}
+_GO_ON = dumps({"type": "text", "text": GO_ON})
+_EMPTY = dumps({"type": "text", "text": EMPTY})
+_NO_THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
+_SLOTS: dict[tuple[str, str], str] = {}
+
+Thoughts = Literal["signed", "unsigned", "demanded"]
+"""What a server wants of its thinking back: what it has signed; also what it has not (Kimi); and for each reply with
+calls some, be it empty (DeepSeek)."""
 
 Turn = tuple[str, list[bytes]]
 """A role, and the blocks of its turn."""
@@ -57,19 +63,23 @@ class MessagesRenderer:
         provider: the identity under which replies of this server are kept.
         caching: whether to mark what should be cached.
         constrains: whether the server knows `output_config.format`.
+        thoughts: what the server wants of its thinking back.
     """
 
-    def __init__(self, model: str, provider: str, caching: bool, constrains: bool = False) -> None:
+    def __init__(
+        self, model: str, provider: str, caching: bool, *, constrains: bool = False, thoughts: Thoughts = "signed"
+    ) -> None:
         self._constrains = constrains
+        self._thoughts = thoughts
         self._model = model
         self._provider = provider
         self._caching = caching
-        self._slot = _SLOTS.setdefault(provider, f"_messages_{len(_SLOTS)}")
+        self._slot = _SLOTS.setdefault((provider, thoughts), f"_messages_{len(_SLOTS)}")
         self._toolbox = Toolbox(_tool)
 
-    def names(self, request: ModelRequest) -> Mapping[str, str]:
-        """Wire names of the tools on offer, with ours."""
-        return self._toolbox.pack(self._offered(request, self._format(request))).names
+    def tools(self, request: ModelRequest) -> Packed:
+        """The tools on offer, with what they and their arguments are called on the wire."""
+        return self._toolbox.pack(self._offered(request, self._format(request)))
 
     def body(self, request: ModelRequest) -> bytes:
         """The request's body; always a history that the server accepts."""
@@ -124,7 +134,7 @@ class MessagesRenderer:
             "tool_choice": _choice(asked) if with_tools else None,
         }
         fields |= {key: value for key, value in optional.items() if value is not None}
-        if may_think or isinstance(asked.thinking, str):
+        if (may_think or isinstance(asked.thinking, str)) and not (with_tools and _forces(asked)):
             fields |= _thinking(asked.thinking, most)
         if "messages" in asked.extra:
             raise ConfigurationError("ModelSettings(extra=...) must not hold 'messages'; pass history= to the run.")
@@ -172,7 +182,8 @@ class MessagesRenderer:
                 turns.append((role, [blocks]))
         if not turns or turns[0][0] != "user":
             turns.insert(0, ("user", [dumps(_text_block(BEGINNING))]))
-        if turns[-1][0] != "user":
+        last = messages[-1] if messages else None
+        if turns[-1][0] != "user" and not (isinstance(last, Reply) and last.stop == "paused"):
             turns.append(("user", [_GO_ON]))
         return turns
 
@@ -187,28 +198,32 @@ class MessagesRenderer:
     def _reply(self, reply: Reply, taken: set[str] | tuple[()]) -> tuple[bytes, tuple[str, ...]]:
         """The reply's blocks, in their order, and the ids of its calls.
 
-        Thinking goes back unchanged, and only to where it came from: without a signature, or elsewhere, it is refused.
+        Thinking goes back unchanged, and only to where it came from: elsewhere, and as a rule without a signature, it
+        is refused.
         """
         ids = wire_ids(reply.calls, taken)
         own = reply.provider in (self._provider, "")
         waiting = iter(ids)
-        blocks = [block for part in reply.parts if (block := _block(part, own, waiting)) is not None]
+        unsigned = self._thoughts != "signed"
+        blocks = [block for part in reply.parts if (block := _block(part, own, waiting, unsigned)) is not None]
+        if ids and self._thoughts == "demanded" and not any("thinking" in block["type"] for block in blocks):
+            blocks.insert(0, _NO_THOUGHT)
         if not blocks and reply.refusal:
             blocks = [_text_block(reply.refusal)]
         return b",".join(map(dumps, blocks)), ids
 
 
-def _block(part: Part, own: bool, ids: Any) -> Mapping[str, Any] | None:
+def _block(part: Part, own: bool, ids: Any, unsigned: bool) -> Mapping[str, Any] | None:
     match part:
         case Text(text):
             return _text_block(text) if text.strip() else None
         case ToolCall():
             name, arguments = wire_name(part.name), arguments_object(part.arguments)
             return {"type": "tool_use", "id": next(ids), "name": name, "input": arguments}
-        case Thinking(redacted=str(data)) if own:
+        case Thinking(redacted=str(data)) if own and data:
             return {"type": "redacted_thinking", "data": data}
-        case Thinking(text, str(signature)) if own and signature:
-            return {"type": "thinking", "thinking": text, "signature": signature}
+        case Thinking(text, signature, None) if own and (signature or unsigned):
+            return {"type": "thinking", "thinking": text, "signature": signature or ""}
         case Opaque(data) if own:
             return data
         case _:
@@ -269,7 +284,7 @@ def _mark_last_block(turns: Sequence[Turn], position: int) -> None:
     Both the last turn and the one before it are marked: there the previous request wrote to the cache, and a step with
     many calls puts more than the 20 blocks between them that the API looks back by itself.
     """
-    if -position <= len(turns):
+    if -position <= len(turns) and turns[position][0] == "user":
         blocks = turns[position][1]
         blocks[-1] = blocks[-1][:-1] + _MARK
 
@@ -289,6 +304,11 @@ def _thinking(asked: int | str | None, most: int) -> dict[str, Any]:
         return {"thinking": {"type": "adaptive"}, "output_config": {"effort": asked}}
     budget = min(max(asked, _SMALLEST_BUDGET), most - _SMALLEST_BUDGET)
     return {"thinking": {"type": "enabled", "budget_tokens": budget}} if budget >= _SMALLEST_BUDGET else {}
+
+
+def _forces(settings: ModelSettings) -> bool:
+    """Whether a tool must be called; the API refuses that together with thinking."""
+    return settings.tool_choice not in (None, "auto", "none")
 
 
 def _choice(settings: ModelSettings) -> dict[str, Any] | None:
@@ -312,7 +332,7 @@ def _tool(spec: ToolSpec) -> bytes:
     tool: dict[str, Any] = {"name": wire_name(spec.name)}
     if spec.description:
         tool["description"] = spec.description
-    tool["input_schema"] = without_unions(object_schema(spec.parameters))
+    tool["input_schema"] = with_wire_keys(plain_schema(spec.parameters))
     return dumps(tool)
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, runtime_checkable
 
+from glassloop.core.errors import ModelError
 from glassloop.core.messages import Message, Reply
 
 FINAL_ANSWER = "final_answer"
@@ -60,7 +61,8 @@ class ModelSettings:
         stop: sequences that end the reply.
         seed: for repeatability, where the provider has it.
         parallel_tool_calls: whether one reply may hold several calls.
-        tool_choice: `auto`, `none`, `required`, or the name of a tool.
+        tool_choice: `auto`, `none`, `required`, or the name of a tool. Of an agent's run, a choice that forces a call
+            holds until one has been made, unless the answer is a call itself (an agent's `output`).
         thinking: tokens to think with (Anthropic), or an effort (`low`, `medium`, `high`) where the provider has it.
         extra: fields put into the request body as they are.
         timeout: seconds for one attempt.
@@ -127,7 +129,15 @@ class ReplyPart:
     reply: Reply
 
 
-ModelPart = TextPart | ThinkingPart | ReplyPart
+@dataclass(frozen=True, slots=True)
+class FailedPart:
+    """One of several models failed, and the next is asked."""
+
+    model: str
+    error: ModelError
+
+
+ModelPart = TextPart | ThinkingPart | FailedPart | ReplyPart
 
 
 @runtime_checkable

@@ -50,9 +50,10 @@ class OpenAIChat:
         url = join_url(base_url, "chat/completions")
         host = host_of(url)
         self._name = name or f"openai:{model}"
-        self._provider = f"openai-chat:{host}"
+        quirks = as_profile(profile, host)
+        self._provider = f"openai-chat:{host}" if quirks.one_maker else f"openai-chat:{host}/{model}"
         self._endpoint = endpoint(url, {**bearer(api_key), **(headers or {})}, key_variable, api_key, transport)
-        self._renderer = ChatRenderer(model, self._provider, as_profile(profile, host))
+        self._renderer = ChatRenderer(model, self._provider, quirks)
 
     def __repr__(self) -> str:
         return f"OpenAIChat({self._name!r}, {self._endpoint.peer.host!r})"

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from glassloop.core.memo import memoized
 from glassloop.core.messages import Reply
 from glassloop.core.usage import Usage
 
@@ -97,9 +98,12 @@ class Prices:
         self._names = model.split(ALTERNATIVES)
         self._given = Price.per_million(*given) if given else None
 
-    @property
+    @memoized
     def rates(self) -> tuple[float, float] | None:
-        """USD per input token and per output token, for reservations; the dearest where there are alternatives."""
+        """USD per input token and per output token, for reservations; the dearest where there are alternatives.
+
+        Those of the moment they are first asked for.
+        """
         prices = [self._given or price_of(name) for name in self._names]
         known = [price for price in prices if price is not None]
         if not known or len(known) < len(prices):

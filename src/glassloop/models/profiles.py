@@ -14,14 +14,20 @@ class Profile:
     """What a compatible server wants different.
 
     Args:
-        strict_alternation: one leading system message, then user and assistant by turns (tool groups excepted), as the
-            chat templates of many open models demand; what stands in the way is merged.
+        strict_alternation: one leading system message, then user and assistant by turns (tool groups excepted), as
+            Mistral and the chat templates of many open models demand; what stands in the way is merged, and where a
+            user speaks right after tool results, a short reply comes between.
         system_role: `system`, or `developer`.
         max_tokens_field: `max_tokens`, or `max_completion_tokens` (OpenAI, whose reasoning models refuse the other).
         empty_content: content of an assistant message that has only calls; some proxies refuse null, others "".
         usage_in_stream: whether `stream_options.include_usage` is understood.
         echo_reasoning: whether reasoning of tool-call replies is sent back to the server it came from.
         missing_reasoning: reasoning of a tool-call reply that has none of this server's, where there must be some.
+        reasoning_of_answers: whether the same holds for replies without calls (DeepSeek V4 refuses a conversation with
+            tool calls in which an answer has lost its reasoning).
+        missing_signature: signature of a step's first call that has none of this server's, where there must be one.
+        one_maker: whether all models behind the host are of one maker and read each other's reasoning, signatures and
+            call ids. Elsewhere those go back to the very model that they came from alone.
         images: whether `image_url` parts are understood.
         files: whether `file` parts with a PDF are understood.
         image_bytes: base64 characters of images and files in one request; the newest are kept.
@@ -31,6 +37,7 @@ class Profile:
             a request with both would never call a tool, as at Ollama and llama.cpp), or `never`.
         strict_schema: whether the schema must be in OpenAI's strict form, in which every property is required, and the
             model is shown it; elsewhere it stands in the instructions, too.
+        longest_description: characters of a tool's description; what is longer goes on in that of its parameters.
     """
 
     strict_alternation: bool = False
@@ -40,6 +47,9 @@ class Profile:
     usage_in_stream: bool = True
     echo_reasoning: bool = True
     missing_reasoning: str | None = None
+    reasoning_of_answers: bool = False
+    missing_signature: str | None = None
+    one_maker: bool = False
     images: bool = True
     files: bool = False
     image_bytes: int = 6_000_000
@@ -47,6 +57,7 @@ class Profile:
     effort_field: str | None = "reasoning_effort"
     json_schema: Literal["always", "without_tools", "never"] = "without_tools"
     strict_schema: bool = False
+    longest_description: int | None = None
 
 
 PROFILES: Mapping[str, Profile] = {
@@ -57,10 +68,22 @@ PROFILES: Mapping[str, Profile] = {
         echo_reasoning=False,
         json_schema="always",
         strict_schema=True,
+        longest_description=1_024,
+        one_maker=True,
     ),
-    "deepseek": Profile(images=False, missing_reasoning="", json_schema="never"),
-    "mistral": Profile(usage_in_stream=False, short_call_ids=True, echo_reasoning=False, effort_field=None),
-    "moonshot": Profile(missing_reasoning=" ", json_schema="never"),
+    "deepseek": Profile(
+        images=False, missing_reasoning="", reasoning_of_answers=True, json_schema="never", one_maker=True
+    ),
+    "gemini": Profile(missing_signature="skip_thought_signature_validator", one_maker=True),
+    "mistral": Profile(
+        strict_alternation=True,
+        usage_in_stream=False,
+        short_call_ids=True,
+        echo_reasoning=False,
+        effort_field=None,
+        one_maker=True,
+    ),
+    "moonshot": Profile(missing_reasoning=" ", json_schema="never", one_maker=True),
     "openrouter": Profile(files=True, json_schema="never"),
     "no-json-schema": Profile(json_schema="never"),
     "strict-alternation": Profile(strict_alternation=True),
@@ -71,6 +94,8 @@ _NAME_OF_HOST: Mapping[str, str] = {
     "api.openai.com": "openai",
     "openai.azure.com": "openai",
     "api.deepseek.com": "deepseek",
+    "generativelanguage.googleapis.com": "gemini",
+    "aiplatform.googleapis.com": "gemini",
     "api.mistral.ai": "mistral",
     "api.moonshot.ai": "moonshot",
     "api.moonshot.cn": "moonshot",

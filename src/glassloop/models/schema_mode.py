@@ -27,8 +27,8 @@ from glassloop.models.model import FINAL_ANSWER, ModelPart, ModelRequest, Output
 from glassloop.models.replay import arguments_object
 from glassloop.models.sendable import sendable
 from glassloop.models.shapes import array, record
+from glassloop.models.tool_schemas import plain_schema
 from glassloop.models.tool_words import tool_words
-from glassloop.models.toolbox import object_schema
 from glassloop.models.views import alternating, media_after_results
 
 NEXT, ACTION, ARGUMENTS, ANSWER = "next", "action", "arguments", "answer"
@@ -204,7 +204,7 @@ def result_text(result: ToolResult) -> str:
 
 
 def _call(tool: ToolSpec, definitions: Schema) -> Schema:
-    arguments = {"additionalProperties": False, **object_schema(tool.parameters)}
+    arguments = {"additionalProperties": False, **plain_schema(tool.parameters)}
     return _alternative(wire_name(tool.name), ARGUMENTS, arguments, definitions)
 
 

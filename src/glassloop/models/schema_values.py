@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from glassloop.core.schema import resolve
 from glassloop.models.patterns import matching
 from glassloop.models.shapes import array, record
 
@@ -71,25 +72,19 @@ class _Examples:
             case _:
                 return None
 
-    def _resolved(self, rules: dict[str, Any]) -> dict[str, Any]:
+    def _resolved(self, rules: dict[str, Any], depth: int = 0) -> dict[str, Any]:
         """The schema with `$ref` and `allOf` merged in."""
         for _ in range(_DEEPEST):
             reference = rules.get("$ref")
             if not isinstance(reference, str):
                 break
             rest = {key: value for key, value in rules.items() if key != "$ref"}
-            rules = _merged(rest, self._target(reference))
-        for part in array(rules.get("allOf")):
-            rest = {key: value for key, value in rules.items() if key != "allOf"}
-            rules = _merged(rest, self._resolved(record(part)))
+            rules = _merged(rest, record(resolve({"$ref": reference}, self._document)))
+        parts = array(rules.get("allOf")) if depth < _DEEPEST else []
+        rules = {key: value for key, value in rules.items() if key != "allOf"}
+        for part in parts:
+            rules = _merged(rules, self._resolved(record(part), depth + 1))
         return rules
-
-    def _target(self, reference: str) -> dict[str, Any]:
-        """What `#/a/b` points at (RFC 6901)."""
-        value: Any = self._document
-        for step in reference.removeprefix("#").split("/")[1:]:
-            value = record(value).get(step.replace("~1", "/").replace("~0", "~"))
-        return record(value)
 
     def _object(self, rules: dict[str, Any], depth: int) -> dict[str, Any]:
         properties = record(rules.get("properties"))

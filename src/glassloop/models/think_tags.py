@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 OPEN, CLOSE = "<think>", "</think>"
+_LONE_CLOSE = re.compile(rf"(?:\A|\n)[ \t]*{CLOSE}[ \t]*(?:\n|\Z)\s*")
+
+
+def split_at_lone_close(text: str) -> tuple[str, str]:
+    """Thinking and text of a whole reply in which the thinking ends and never began: the template had opened it.
+
+    Only a closing tag on a line of its own counts, outside fences and with no opening one before it. While the reply is
+    streamed nobody can tell such thinking from text, so it is shown as text.
+    """
+    found = _LONE_CLOSE.search(text) if CLOSE in text else None
+    if found is None or OPEN in text[: found.start()] or text.count("```", 0, found.start()) % 2:
+        return "", text
+    return text[: found.start()], text[found.end() :]
 
 
 class ThinkTags:

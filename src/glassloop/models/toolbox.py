@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from glassloop.core.encoding import dumps
 from glassloop.core.names import wire_name
 from glassloop.models.model import ToolSpec
-from glassloop.models.shapes import array, record
+from glassloop.models.tool_schemas import wire_keys
 
 _KEPT = 64
 
@@ -22,11 +22,14 @@ class Packed:
         specs: what was encoded.
         encoded: the elements of the JSON array, without its brackets; empty where there are none.
         names: wire names, with ours.
+        keys: by our names, of the tools with arguments whose names Anthropic refuses: what they are called there, with
+            ours.
     """
 
     specs: tuple[ToolSpec, ...]
     encoded: bytes
     names: Mapping[str, str]
+    keys: Mapping[str, Mapping[str, str]]
 
 
 class Toolbox:
@@ -49,32 +52,10 @@ class Toolbox:
                 self._known.clear()
             encoded = b",".join(map(self._encode, specs))
             names = {wire_name(spec.name): spec.name for spec in specs}
-            packed = self._known[key] = Packed(tuple(specs), encoded, names)  # holds the specs, so that ids stay theirs
+            keys = {spec.name: ours for spec in specs if (ours := wire_keys(spec.parameters))}
+            packed = Packed(tuple(specs), encoded, names, keys)  # holds the specs, so that ids stay theirs
+            self._known[key] = packed
         if not more:
             return packed
         own = dumps(list(more))[1:-1]
-        return Packed(packed.specs, b",".join(filter(None, (packed.encoded, own))), packed.names)
-
-
-def object_schema(parameters: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A schema that says that it is an object's and which properties that has; providers refuse one that does not."""
-    if parameters.get("type") == "object" and ("properties" in parameters or "$ref" in parameters):
-        return parameters
-    return {"properties": {}, **parameters, "type": "object"}
-
-
-def without_unions(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The schema without `anyOf`, `oneOf` and `allOf` at the top level, which Anthropic refuses.
-
-    Their properties are offered side by side; which of them go together is for the validation gate to say.
-    """
-    unions = {"anyOf", "oneOf", "allOf"}.intersection(schema)
-    if not unions:
-        return schema
-    flat = {key: value for key, value in schema.items() if key not in unions}
-    for union in sorted(unions):
-        for choice in map(record, array(schema[union])):
-            flat["properties"] = {**record(choice.get("properties")), **flat["properties"]}
-            if union == "allOf":
-                flat["required"] = [*flat.get("required", ()), *array(choice.get("required"))]
-    return flat
+        return replace(packed, encoded=b",".join(filter(None, (packed.encoded, own))))

@@ -10,6 +10,15 @@ from glassloop.core.messages import Content, Message, Reply, SystemMessage, Text
 BEGINNING = "(The conversation begins here; what came before was left out.)"
 """Stands as the user's turn where a conversation would begin with the model's."""
 
+GO_ON = "Please go on."
+"""Stands as the user's turn where a conversation would end with the model's, which servers refuse or take for the
+beginning of the reply."""
+
+EMPTY = "(empty message)"
+"""Stands for what a user said without a word, which servers refuse."""
+
+_READ = Reply((Text("I have the results."),))
+
 
 def media_after_results(messages: Sequence[Message]) -> list[Message]:
     """Media of tool results in a user message after the group of results, for servers whose results are text."""
@@ -32,8 +41,8 @@ def media_after_results(messages: Sequence[Message]) -> list[Message]:
 def alternating(messages: Sequence[Message], instructions: str) -> tuple[list[Message], str]:
     """The conversation in strict turns, and all system messages as one.
 
-    User and assistant take turns, the user first; tool results stand between. Neighbours of one role are merged,
-    replies that only their provider can read are left out.
+    User and assistant take turns, the user first; tool results stand between, and are followed by a reply. Neighbours
+    of one role are merged, replies that only their provider can read are left out.
     """
     system = [instructions] if instructions else []
     turns: list[Message] = []
@@ -47,10 +56,14 @@ def alternating(messages: Sequence[Message], instructions: str) -> tuple[list[Me
             elif isinstance(message, Reply) and isinstance(last, Reply):
                 turns[-1] = replace(message, parts=(*last.parts, Text("\n\n"), *message.parts))
             else:
-                turns.append(message)
+                turns += [_READ, message] if isinstance(message, UserMessage) and _is_result(last) else [message]
     if turns and not isinstance(turns[0], UserMessage):
         turns.insert(0, UserMessage(BEGINNING, origin="note"))
     return turns, "\n\n".join(system)
+
+
+def _is_result(message: Message | None) -> bool:
+    return isinstance(message, ToolResult)
 
 
 def _is_silent(reply: Reply) -> bool:

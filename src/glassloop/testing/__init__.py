@@ -45,4 +45,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
-__getattr__ = lazy(__name__, _HOMES, root="glassloop")
+__getattr__, __dir__ = lazy(__name__, _HOMES, root="glassloop")

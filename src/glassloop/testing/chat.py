@@ -21,6 +21,7 @@ _FINISH: dict[StopReason, str] = {
     "length": "length",
     "refusal": "stop",
     "content_filter": "content_filter",
+    "paused": "other",
     "unknown": "other",
 }
 _ERROR_TYPES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}

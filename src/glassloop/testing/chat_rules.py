@@ -11,6 +11,7 @@ from typing import Any, cast
 
 from glassloop.core.encoding import loads
 from glassloop.testing.format_rules import chat_format_violations
+from glassloop.testing.schema_rules import chat_schema_violations
 from glassloop.testing.shapes import array, record
 
 NAME = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -47,13 +48,12 @@ def _tools(request: dict[str, Any]) -> list[str]:
 
 
 def _function(index: int, function: dict[str, Any]) -> list[str]:
-    name, schema = function.get("name"), function.get("parameters")
+    name = function.get("name")
     found: list[str] = []
     if not (isinstance(name, str) and NAME.fullmatch(name)):
         found.append(f"Invalid 'tools[{index}].function.name': {name!r} does not match '^[a-zA-Z0-9_-]{{1,64}}$'.")
-    if schema is not None and record(schema).get("type") != "object":
-        found.append(f"Invalid schema for function {name!r}: the schema must be a JSON Schema of 'type: \"object\"'.")
-    return found
+    schema = function.get("parameters")
+    return found if schema is None else found + chat_schema_violations(name, schema)
 
 
 def _repeated(names: list[Any]) -> list[Any]:

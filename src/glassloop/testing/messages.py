@@ -21,6 +21,7 @@ _STOP: dict[StopReason, str] = {
     "length": "max_tokens",
     "refusal": "refusal",
     "content_filter": "refusal",
+    "paused": "pause_turn",
     "unknown": "other",
 }
 _ERROR_TYPES = {

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from glassloop.testing.format_rules import messages_format_violations
+from glassloop.testing.schema_rules import messages_schema_violations
 from glassloop.testing.seals import Seals
 from glassloop.testing.shapes import array, record
 
@@ -56,17 +57,11 @@ def _tools(request: dict[str, Any]) -> list[str]:
 
 
 def _tool(index: int, tool: dict[str, Any]) -> list[str]:
-    name, schema = tool.get("name"), record(tool.get("input_schema"))
+    name = tool.get("name")
     found: list[str] = []
     if not (isinstance(name, str) and NAME.fullmatch(name)):
         found.append(f"tools.{index}.custom.name: {name!r} should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
-    if schema.get("type") != "object":
-        found.append(f"tools.{index}.custom.input_schema.type: Input should be 'object'")
-    if not {"oneOf", "allOf", "anyOf"}.isdisjoint(schema):
-        found.append(
-            f"tools.{index}.custom.input_schema: input_schema does not support oneOf, allOf, or anyOf at the top level"
-        )
-    return found
+    return found + messages_schema_violations(f"tools.{index}.custom.input_schema", tool["input_schema"])
 
 
 class _History:

@@ -31,6 +31,7 @@ Brain = Callable[[Conversation], Reaction | Awaitable[Reaction]]
 
 HOST = "127.0.0.1"
 _LARGEST_BODY = 64 * 1024 * 1024
+_EMBEDDINGS = "/embeddings"
 _ENDLESS_GAP = 0.005
 _SSE_HEADERS = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
@@ -108,7 +109,7 @@ class ModelServer:
         self._api_key = api_key
         self._port = port
         chat = ChatWire() if tools else ToollessWire()
-        self._wires: dict[str, Wire] = {"/chat/completions": chat, "/messages": MessagesWire()}
+        self._wires: dict[str, Wire] = {"/chat/completions": chat, "/messages": MessagesWire(), _EMBEDDINGS: ChatWire()}
         self._news = threading.Condition()
         self._problem: Exception | None = None
         self._active: set[asyncio.Task[Any]] = set()
@@ -249,14 +250,15 @@ class ModelServer:
             self._active.discard(task)
 
     async def _reply(self, request: web.Request, received: Received) -> web.StreamResponse:
-        wire = self._wires.get(request.path.removeprefix("/v1"))
-        if request.path.removeprefix("/v1") == "/embeddings" and request.method == "POST":
-            return self._embed(received)
+        path = request.path.removeprefix("/v1")
+        wire = self._wires.get(path)
         if wire is None or request.method != "POST":
             received.violations.append(f"Unknown request: {request.method} {request.path}")
             return _refusal(ChatWire(), Failure(404, received.violations[0]), received)
         if self._api_key is not None and _key(received.headers) != self._api_key:
             return _refusal(wire, Failure(401), received)
+        if path == _EMBEDDINGS:
+            return self._embed(received)
         received.violations = self._check(lambda body: wire.violations(body, received.headers), received)
         if received.violations:
             return _refusal(wire, Failure(400, " ".join(received.violations)), received)
@@ -274,8 +276,6 @@ class ModelServer:
     def _embed(self, received: Received) -> web.Response:
         from aiohttp import web
 
-        if self._api_key is not None and _key(received.headers) != self._api_key:
-            return _refusal(ChatWire(), Failure(401), received)
         received.violations = self._check(embedding_violations, received)
         if received.violations:
             return _refusal(ChatWire(), Failure(400, " ".join(received.violations)), received)

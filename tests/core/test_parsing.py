@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from glassloop.core.encoding import dumps
-from glassloop.tools.parsing import Unreadable, read_object
+from glassloop.core.parsing import Unreadable, read_object
 
 FENCE = "`" * 3
 LEAVES = st.none() | st.booleans() | st.integers(-(2**53), 2**53) | st.floats(allow_nan=False, allow_infinity=False)
@@ -69,6 +69,9 @@ def test_any_text_is_an_object_or_unreadable(text: str) -> None:
         ('{"a": 1}{"a": 1}', {"a": 1}),
         ('{"a": 1 "b": 2}', {"a": 1, "b": 2}),
         ("{a: 1}", {"a": 1}),
+        ("{a:2,b:[3]}", {"a": 2, "b": [3]}),
+        ("None", {}),
+        ("undefined", {}),
         ('{"a": 1, "a": 2}', {"a": 2}),
     ],
 )

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any, Literal, NoReturn, cast
 
-from glassloop.core.encoding import loads
+from glassloop.core.encoding import dumps, loads
 
 _FENCE = "`" * 3
 _MOST_NOISY = 1_000_000  # characters of text that is not JSON at all and still looked at
 _MOST_GUESSED = 50_000  # characters for the last resort, which is slow
+_NOTHING = ("", "None", "undefined")  # as Python and JavaScript write that there are no arguments
 _OPENERS = {"{": "}", "[": "]"}
 _LITERALS: dict[str, bool | None] = {
     "true": True,
@@ -24,6 +25,7 @@ _LITERALS: dict[str, bool | None] = {
     "False": False,
     "None": None,
 }
+_NAME = re.compile(r"[A-Za-z_$][\w$-]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
 _TOKEN = re.compile(
     r"""\s*(?:
@@ -45,12 +47,16 @@ class _Token:
     text: str  # a string's content, a mark or a word
 
 
+_COLON = _Token("mark", ":")
+
+
 def read_object(raw: str, *, complete: bool = True, bare: bool = False) -> tuple[dict[str, Any], bool]:
     """Read the arguments of a tool call.
 
-    Nothing at all, blanks and `null` are no arguments. JSON that was encoded once or twice too often is unwrapped.
-    Code fences and prose around one object, trailing and missing commas, Python's quotes and literals, raw line breaks
-    in strings are repaired. A key that is given twice has its last value, as in every JSON parser of Python.
+    Nothing at all, blanks and `null` (`None`, `undefined`) are no arguments. JSON that was encoded once or twice too
+    often is unwrapped. Code fences and prose around one object, trailing and missing commas, keys without quotes,
+    Python's quotes and literals, raw line breaks in strings are repaired. A key that is given twice has its last value,
+    as in every JSON parser of Python.
 
     Args:
         raw: what the model wrote.
@@ -92,7 +98,7 @@ def _read(raw: str, complete: bool) -> tuple[Any, bool]:
     except ValueError as error:
         if not complete:
             raise Unreadable("your reply was cut off in the middle of the arguments") from None
-        if not raw.strip():
+        if raw.strip() in _NOTHING:
             return None, True
         return _repaired(raw, _fault(str(error))), True
 
@@ -113,7 +119,7 @@ def _repaired(raw: str, fault: str) -> dict[str, Any]:
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict) and is_finite(value):
-            return cast("dict[str, Any]", value)
+            return loads(dumps(cast("dict[str, Any]", value)))  # half an emoji is no text
     raise Unreadable(fault)
 
 
@@ -165,11 +171,11 @@ def _refuse(constant: str) -> NoReturn:
 
 
 def _normalised(text: str) -> Any:
-    """Python's quotes and literals, and trailing commas, spelled as JSON."""
+    """Python's quotes and literals, keys without quotes, and trailing commas, spelled as JSON."""
     tokens = list(_tokens(text))
     parts: list[str] = []
     for token, following in zip_longest(tokens, tokens[1:]):
-        if token.kind == "string":
+        if token.kind == "string" or (following == _COLON and token.kind == "word" and _NAME.fullmatch(token.text)):
             parts.append(json.dumps(token.text))
         elif token.kind == "word":
             parts.append(json.dumps(_LITERALS[token.text]) if token.text in _LITERALS else token.text)
