@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -219,6 +220,32 @@ def test_deep_inside_too() -> None:
     assert kwargs(plan, raw) == {"steps": [Step(n=1, note='{"a":1}'), Step(n=2)], "blob": "5"}
 
 
+@pytest.mark.parametrize("wrapper", ["arguments", "parameters", "properties", "input", "args", "kwargs"])
+def test_arguments_in_a_wrapper_are_taken_out(wrapper: str) -> None:
+    """Public: cloudwego/eino#385, artokun/comfyui-mcp#1825."""
+    inner = {"a": 2, "b": 3}
+    for wrapped in (inner, json.dumps(inner), {wrapper: inner}):
+        checked = as_tool(add).validate(json.dumps({wrapper: wrapped}))
+        assert (checked.kwargs, checked.arguments, checked.repaired) == ({"a": 2, "b": 3}, {"a": 2, "b": 3}, True)
+
+
+def test_a_wrapper_is_left_where_it_may_be_meant() -> None:
+    def go(input: str, limit: int = 1) -> None: ...
+
+    assert kwargs(go, '{"input": {"limit": 5}}') == {"input": '{"limit":5}'}
+    for raw in ('{"arguments": {"a": 2}}', '{"arguments": {"a": 2, "b": 3}, "a": 2}', '{"it": {"a": 2, "b": 3}}'):
+        assert "there is no such argument" in refusal(add, raw)
+
+
+def test_an_empty_text_where_no_text_is_allowed_is_not_given() -> None:
+    """Public: can1357/oh-my-pi#2981."""
+
+    def go(name: str = "x", limit: int = 10, tags: list[str] | None = None) -> None: ...
+
+    assert kwargs(go, '{"name": "", "limit": "", "tags": " "}') == {"name": ""}
+    assert "- b: should be a valid integer" in refusal(add, '{"a": 1, "b": ""}')
+
+
 def test_a_value_where_only_text_is_allowed_becomes_its_json() -> None:
     assert kwargs(send_note, '{"to": 5, "body": {"a": [1, "é"]}}') == {"to": "5", "body": '{"a":[1,"é"]}'}
     assert kwargs(send_note, '{"to": true, "body": 1.5}') == {"to": "true", "body": "1.5"}
@@ -343,3 +370,80 @@ def test_parsing_alone() -> None:
     assert parsed == {"a": 1, "reason": "why"}
     with pytest.raises(ArgumentsError):
         parse_arguments("[]", schema)
+
+
+# What pydantic would take for something else
+
+
+class Stay(BaseModel):
+    since: datetime.date
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"at": 20260228}, "at: should be a date-time such as 2026"),
+        ({"at": "20260228"}, "at: should be a date-time such as 2026"),
+        ({"at": 2026}, "at: should be a date-time such as 2026"),
+        ({"at": "202602281000"}, "at: should be a date-time such as 2026"),
+        ({"at": 20260228100000}, "at: should be a date-time such as 2026"),
+        ({"day": "0"}, "day: should be a date such as 2026"),
+        ({"day": 20260228}, "day: should be a date, such as 2026"),
+        ({"stays": [{"since": "2026-02-28"}, {"since": 0}]}, "stays.1.since: should be a date such as 2026"),
+        ({"limit": True}, "limit: should be a number (you sent a boolean)"),
+        ({"limits": [1, False]}, "limits.1: should be a number (you sent a boolean)"),
+        ({"by_name": {"a": True}}, "by_name.a: should be a number (you sent a boolean)"),
+    ],
+)
+def test_a_number_is_no_date_and_a_boolean_no_number(arguments: dict[str, Any], said: str) -> None:
+    def find(
+        at: datetime.datetime | None = None,
+        day: datetime.date | None = None,
+        stays: list[Stay] = [],  # noqa: B006 - as users write it
+        limit: int = 1,
+        limits: list[float] = [],  # noqa: B006 - the same
+        by_name: dict[str, int | None] = {},  # noqa: B006 - the same
+        any_of: int | bool = 1,
+    ) -> None: ...
+
+    assert said in refusal(find, json.dumps(arguments))
+    fine = {"at": 1_772_971_200, "day": "2026-02-28", "any_of": True, "limit": "5", "by_name": {"a": None}}
+    assert kwargs(find, json.dumps(fine))["any_of"] is True
+
+
+def test_half_an_emoji_reaches_no_function() -> None:
+    given = as_tool(send_note).validate('{"to": "a\\ud83d", "body": "\\ud83d\\ude00"}')
+    assert given.kwargs == given.arguments == {"to": "a?", "body": "😀"}
+
+
+def test_a_tuple_that_is_too_short_is_turned_back() -> None:
+    def go(point: tuple[int, Literal["a", "b"]]) -> None: ...
+
+    assert "- point.1: missing, and required" in refusal(go, '{"point": [1]}')
+    assert "- point.0: missing, and required (integer)" in refusal(go, '{"point": []}')
+
+
+def test_a_decimal_keeps_all_of_its_digits() -> None:
+    """langchain4j/langchain4j#5754: by way of a double, an amount is silently another one."""
+
+    class Line(BaseModel):
+        price: Decimal
+
+    def pay(amount: Decimal, lines: list[Line] = [], rate: float = 1, other: Any = None) -> None: ...  # noqa: B006 - as users write it
+
+    raw = '{"amount": 1234567890.123456789, "lines": [{"price": 0.10000000000000000001}], "rate": 0.5, "other": 1.5}'
+    given = as_tool(pay).validate(raw)
+    assert given.kwargs == {
+        "amount": Decimal("1234567890.123456789"),
+        "lines": [Line(price=Decimal("0.10000000000000000001"))],
+        "rate": 0.5,
+        "other": 1.5,
+    }
+    assert as_tool(pay).validate(dumps(given.arguments).decode()).kwargs == given.kwargs
+    long = as_tool(pay).validate(
+        '{"amount": 19.99, "rate": 0.3333333333333333333333, "other": 0.3333333333333333333333}'
+    )
+    assert (long.kwargs["amount"], long.kwargs["rate"], long.kwargs["other"]) == (Decimal("19.99"), 1 / 3, 1 / 3)
+    big = as_tool(pay).validate('{"amount": 9007199254740993, "rate": 9007199254740993}')
+    assert big.kwargs["amount"] == 9007199254740993
+    assert [given.repaired, big.repaired] == [False, False]  # the same numbers, spelled so that they stay the same

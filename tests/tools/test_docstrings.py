@@ -99,3 +99,39 @@ def test_nothing_says_nothing(docstring: str | None) -> None:
 def test_prose_with_colons_is_prose() -> None:
     text = "Compute (a: b) something: like this.\n\nNote: it is slow."
     assert read_docstring(text) == Documentation(text)
+
+
+def test_types_of_several_words_before_a_name() -> None:
+    """Parsers of docstrings expect one word there, and give up on all parameters."""
+    read = read_docstring(
+        """Count.
+
+        :param dict[str, int] counts: by name,
+            in order
+        :param int | None most: at most
+
+        :param \\*parts: the rest
+        :type most: int
+        :raises ValueError: too few
+
+        It is slow.
+        """
+    )
+    assert read.parameters == {"counts": "by name, in order", "most": "at most", "parts": "the rest"}
+    assert read.description == "Count.\n\nIt is slow."
+
+
+def test_full_width_parentheses() -> None:
+    assert read_docstring("查。\n\nArgs：\n    city（str）：城市").parameters == {"city": "城市"}
+
+
+@pytest.mark.parametrize("before", ["", "Do it.\n\n"])
+def test_entries_that_are_not_indented(before: str) -> None:
+    read = read_docstring(f"{before}Args:\na: first\nb (int): second\n\nNote: slow.")
+    assert read == Documentation(f"{before}Note: slow.", {"a": "first", "b": "second"})
+
+
+def test_notes_and_warnings_of_numpy_style_are_description() -> None:
+    """pydantic/pydantic-ai#7953"""
+    read = read_docstring(f"{NUMPY}\n    Notes\n    -----\n    Slow.\n\n    Warnings\n    --------\n    Costs money.\n")
+    assert read.description == "Sum.\n\nSlow.\n\nCosts money."

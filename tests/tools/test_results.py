@@ -6,10 +6,12 @@ import enum
 import io
 import math
 import re
+import sqlite3
 import types
 import uuid
 from collections import Counter, OrderedDict, UserDict, UserString, deque
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import PurePosixPath
@@ -313,3 +315,27 @@ def test_the_notice_counts_what_is_missing() -> None:
     head, _, rest = cut.partition("\n[... ")
     number, _, tail = rest.partition(" of 10,000 characters omitted ...]\n")
     assert len(head) + int(number.replace(",", "")) + len(tail) == 10_000
+
+
+def test_rows_of_a_database_keep_their_names() -> None:
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        rows = database.execute("SELECT 1 AS id, 'Oslo' AS city").fetchall()
+        twice = database.execute("SELECT 1 AS id, 2 AS id").fetchone()
+    assert content(rows) == '[{"id":1,"city":"Oslo"}]'
+    assert content(rows[0]) == '{"id":1,"city":"Oslo"}'
+    assert content(twice) == "[1,2]"
+
+
+def test_an_image_in_a_model_is_an_image() -> None:
+    class Page(BaseModel):
+        title: str
+        shots: list[Any]
+
+    class Book(BaseModel):
+        pages: list[Page]
+
+    image = Media.of(PNG, "image/png")
+    shown = render_result(Book(pages=[Page(title="one", shots=[image])]))
+    assert shown.media == (image,)
+    assert shown.value["pages"][0]["shots"] == [{"media_type": "image/png", "size": image.size, "digest": image.digest}]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import types
 import typing
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import pytest
 from pydantic import BaseModel, Field
-from typing_extensions import Doc, TypedDict
+from typing_extensions import Doc, TypeAliasType, TypedDict
 
 from glassloop.core.context import RunContext
 from glassloop.core.errors import ToolDefinitionError
@@ -368,3 +369,102 @@ def test_partials_hide_what_they_bind() -> None:
         "w": {"type": "integer", "default": 0},
     }
     assert list(properties(tool(functools.partial(base, 1)))) == ["y", "z", "w"]
+
+
+# What is easily told wrong
+
+
+class Spot(typing.NamedTuple):
+    lat: float
+    lon: float = 0.0
+
+
+def test_a_named_tuple_tells_the_names_of_its_fields() -> None:
+    def go(spot: Spot, spots: list[Spot]) -> None: ...
+
+    fields = {"lat": {"type": "number"}, "lon": {"type": "number", "default": 0.0}}
+    assert properties(go)["spot"] == {"type": "object", "properties": fields, "required": ["lat"]}
+    assert kwargs(go, spot={"lat": 1}, spots=[[1, 2]]) == {"spot": Spot(1), "spots": [Spot(1, 2)]}
+
+
+def test_an_iterable_is_checked_before_the_call() -> None:
+    def go(ids: Iterable[int], more: Iterable[str] | None = None) -> None: ...  # pyright: ignore[reportUnknownParameterType] - checked
+
+    assert properties(go)["ids"] == {"type": "array", "items": {"type": "integer"}}
+    assert kwargs(go, ids=["1"]) == {"ids": [1]}
+    with pytest.raises(Exception, match=r"ids\.0"):
+        kwargs(go, ids=["x"])
+
+
+def test_a_default_is_told_as_the_model_would_write_it() -> None:
+    def go(a: bytes = b"hi", b: float = float("inf"), c: float = float("nan")) -> None: ...
+
+    assert properties(go) == {
+        "a": {"type": "string", "contentEncoding": "base64", "default": "aGk="},
+        "b": {"type": "number"},
+        "c": {"type": "number"},
+    }
+    assert kwargs(go, a=properties(go)["a"]["default"]) == {"a": b"hi"}
+
+
+@pytest.mark.parametrize(("pattern", "why"), [("(?=x)x", "look-around"), ("[", "unclosed")])
+def test_a_pattern_that_cannot_be_checked_names_the_parameter(pattern: str, why: str) -> None:
+    def go(a: Annotated[str, Field(pattern=pattern)]) -> None: ...
+
+    with pytest.raises(ToolDefinitionError, match=f"parameter 'a': .*{why}"):
+        as_tool(go)
+
+
+Aliased = TypeAliasType("Aliased", RunContext[int])
+Renamed = typing.NewType("Renamed", RunContext)
+Bound = typing.TypeVar("Bound", bound=RunContext[Any])
+
+
+@pytest.mark.parametrize("annotation", [Aliased, Renamed, Bound, Aliased | None])
+def test_the_context_is_known_under_other_names(annotation: Any) -> None:
+    def go(ctx: Any, a: int) -> None: ...
+
+    go.__annotations__["ctx"] = annotation
+    assert list(properties(go)) == ["a"]
+
+
+class Desk:
+    @classmethod
+    @tool
+    def open(cls, a: int) -> str:
+        return f"{cls.__name__} {a}"
+
+
+async def test_a_class_method_does_not_show_its_class() -> None:
+    bound: Any = Desk.open
+    from_313 = types.MethodType(vars(Desk)["open"].__func__, Desk)  # what `Desk.open` is from Python 3.13 on
+    for given in (bound, from_313):
+        made = as_tool(given)
+        assert list(properties(made)) == ["a"]
+        assert await made.invoke(made.validate('{"a": 1}').kwargs, RunContext(None)) == "Desk 1"
+
+
+def test_an_alias_is_told_with_its_default() -> None:
+    def go(
+        start: Annotated[int, Field(alias="from")] = 1, end: Annotated[int | None, Field(alias="to")] = None
+    ) -> None: ...
+
+    assert properties(go) == {"from": {"type": "integer", "default": 1}, "to": {"type": "integer"}}
+    assert kwargs(go, **{"from": 2, "to": None}) == {"start": 2, "end": None}
+
+
+class Finder:
+    """Finds things."""
+
+    def __call__(self, q: str, most: int = 5) -> None:
+        """Find.
+
+        Args:
+            q: what
+            most: at most
+        """
+
+
+def test_a_callable_object_describes_its_arguments_where_it_is_called() -> None:
+    described = {name: schema["description"] for name, schema in properties(Finder()).items()}
+    assert (as_tool(Finder()).description, described) == ("Finds things.", {"q": "what", "most": "at most"})

@@ -5,17 +5,22 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, NamedTuple, cast
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic_core import ValidationError
 
 from glassloop.core.encoding import dumps, loads
+from glassloop.core.parsing import Unreadable, is_finite, read_object
+from glassloop.tools.exact import with_exact_numbers
 from glassloop.tools.instants import in_utc, may_hold_instants
 from glassloop.tools.lean import may_hold_floats
-from glassloop.tools.parsing import Unreadable, is_finite, read_object
+from glassloop.tools.misread import Misreadings
 from glassloop.tools.problems import ArgumentsError, Problem, from_pydantic
-from glassloop.tools.repair import repair
-from glassloop.tools.schema import Arguments
+from glassloop.tools.repair import repair, unwrapped
+
+if TYPE_CHECKING:
+    from glassloop.tools.schema import Arguments
 
 __all__ = ["ArgumentsError", "FunctionGate", "Gate", "Problem", "Validated", "parse_arguments"]
 
@@ -29,7 +34,7 @@ class Validated(NamedTuple):
     Args:
         kwargs: for the function, converted to the types that it names.
         arguments: what the model meant, as plain JSON values, after repair: for the wire, the journal, fingerprints
-            and keys. Defaults are not filled in (`Tool.with_defaults`).
+            and keys. Defaults are not filled in (`Tool.with_defaults`). A `Decimal` that is no double stands as text.
         repaired: whether `arguments` differs from what the model wrote.
     """
 
@@ -91,13 +96,19 @@ class Gate(ABC):
             arguments = loads(raw)
             if isinstance(arguments, dict) and not (self._holds_floats and _MAY_OVERFLOW.search(raw)):
                 arguments = cast("dict[str, Any]", arguments)
-                return self._settled(Validated(self.convert(arguments, raw), arguments))
+                exact = self._exact(arguments, raw)
+                text = raw if exact is arguments else dumps(exact)
+                return self._settled(Validated(self.convert(exact, text), exact))
         except ValueError:
             pass
         try:
             return self._settled(self._repaired(*_read(raw, complete, self._bare)))
         except Refused as refused:
             raise ArgumentsError(tool, refused.problems) from None
+
+    def _exact(self, arguments: dict[str, Any], raw: str) -> dict[str, Any]:
+        """The arguments as they stand in `raw`, where reading it lost something; else `arguments` itself."""
+        return arguments
 
     def _settled(self, checked: Validated) -> Validated:
         """Arguments that passed, as the function is given them."""
@@ -108,6 +119,10 @@ class Gate(ABC):
             return Validated(self.convert(arguments, dumps(arguments)), arguments, repaired)
         except ValueError as error:
             refused = self.refusal(error, arguments)
+        inner = unwrapped(arguments, self._schema)
+        if inner is not None:
+            with suppress(Refused):
+                return self._repaired(inner, True)
         again = repair(arguments, self._schema, refused.names)
         if again == arguments:
             raise refused
@@ -129,19 +144,29 @@ class FunctionGate(Gate):
         super().__init__(arguments.schema)
         self._validate_json = arguments.validate_json
         self._holds_instants = may_hold_instants(arguments.schema)
+        self._holds_decimals = arguments.holds_decimals
+        self._misreadings = Misreadings(arguments.schema)
 
     def convert(self, arguments: dict[str, Any], text: str | bytes) -> dict[str, Any]:
         """See `Gate`."""
-        return self._validate_json(text)
+        kwargs = self._validate_json(text)
+        if problems := self._misreadings.found(arguments):
+            raise Refused(problems, {problem.path.partition(".")[0] for problem in problems})
+        return kwargs
 
     def refusal(self, error: ValueError, arguments: dict[str, Any]) -> Refused:
         """See `Gate`."""
+        if isinstance(error, Refused):
+            return error
         if not isinstance(error, ValidationError):
             raise error
         names = {
             str(detail["loc"][0]) for detail in error.errors(include_url=False, include_input=False) if detail["loc"]
         }
         return Refused(from_pydantic(error, arguments, self._schema), names)
+
+    def _exact(self, arguments: dict[str, Any], raw: str) -> dict[str, Any]:
+        return with_exact_numbers(arguments, raw, self._schema) if self._holds_decimals else arguments
 
     def _settled(self, checked: Validated) -> Validated:
         if not self._holds_instants:

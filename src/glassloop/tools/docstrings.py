@@ -16,10 +16,16 @@ _LEFT_OUT_TITLES = frozenset(
     {"returns", "return", "yields", "yield", "raises", "raise", "except", "exceptions", "warns", "attributes"}
     | {"todo", "返回", "返回值", "异常"}
 )
+_KEPT = (["notes"], ["note"], ["warnings"], ["warning"])
 _HEADING = re.compile(r"([^\s:：][^:：]*?)\s*[:：]\s*")
-_ENTRY = re.compile(r"(?:[-*]\s+)?([`*\w][`*\w, ]*?)\s*(?:\(.*?\)\s*)?(?:[:：]|\s--?\s)\s*(.*)")
+_ENTRY = re.compile(r"(?:[-*]\s+)?([`*\w][`*\w, ]*?)\s*(?:[(（].*?[)）]\s*)?(?:[:：]|\s--?\s)\s*(.*)")
 _NUMPY = re.compile(r"^(?:Other )?(?:Parameters|Params|Arguments|Args|Returns|Raises|Yields)\s*\n-{3,}\s*$", re.M)
-_SPHINX = re.compile(r"^:(?:param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?)\b[^\n]*?:", re.M)
+_OF_PARAMETERS = frozenset({"param", "parameter", "arg", "argument", "key", "keyword"})
+_SPHINX = re.compile(
+    r"^:(param|parameter|arg|argument|key|keyword|type|returns?|rtype|raises?|except|exception|yields?|ytype)"
+    r"\b([^\n]*?):(?:[ \t]+(.*))?$",
+    re.M,
+)
 _EPYDOC = re.compile(r"^@(?:param|type|return|rtype|raise)\b[^\n]*?:", re.M)
 
 
@@ -42,7 +48,7 @@ def read_docstring(docstring: str | None) -> Documentation:
     if _NUMPY.search(text):
         return _library(text, "NUMPYDOC")
     if _SPHINX.search(text):
-        return _library(text, "REST")
+        return _sphinx(text)
     if _EPYDOC.search(text):
         return _library(text, "EPYDOC")
     return _google(text)
@@ -56,9 +62,28 @@ def _library(text: str, style: str) -> Documentation:
         parsed = parse(text, DocstringStyle[style])
     except ParseError:
         return Documentation(text.partition("\n\n")[0])
-    description = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description)))
+    notes = (meta.description for meta in parsed.meta if meta.args[:1] in _KEPT)
+    description = "\n\n".join(filter(None, (parsed.short_description, parsed.long_description, *notes)))
     described = ((parameter.arg_name, parameter.description or "") for parameter in parsed.params)
     return Documentation(description, _by_name(described))
+
+
+def _sphinx(text: str) -> Documentation:
+    """Field lists; a type may stand before the name and hold blanks (`:param dict[str, int] counts:`)."""
+    prose: list[str] = []
+    entries: list[tuple[str, list[str]]] = []
+    block: list[str] | None = None
+    for line in text.splitlines():
+        if found := _SPHINX.match(line):
+            block = [found[3] or ""]
+            if found[1] in _OF_PARAMETERS and found[2].strip():
+                entries.append((found[2].split()[-1], block))
+        elif block is None or (line[:1].strip() and not block[-1].strip()):
+            block = None
+            prose.append(line)
+        else:
+            block.append(line)
+    return Documentation("\n".join(prose).strip(), _by_name((name, "\n".join(lines)) for name, lines in entries))
 
 
 def _google(text: str) -> Documentation:
@@ -78,12 +103,17 @@ def _sections(lines: list[str]) -> Iterator[tuple[str | None, list[str]]]:
     block: list[str] = []
     for line in lines:
         heading = _known_heading(line)
-        if heading or (title and line[:1].strip()):
+        if heading or (title and line[:1].strip() and not (title in _PARAMETER_TITLES and _is_flush(line, block))):
             yield title, block
             title, block = heading, ([] if heading else [line])
         else:
             block.append(line)
     yield title, block
+
+
+def _is_flush(line: str, block: list[str]) -> bool:
+    """Whether a line is an entry of a section that is not indented, with no blank line in it."""
+    return _ENTRY.fullmatch(line) is not None and (not block or bool(block[0][:1].strip() and block[-1].strip()))
 
 
 def _known_heading(line: str) -> str | None:
@@ -114,7 +144,7 @@ def _by_name(entries: Iterable[tuple[str, str]]) -> dict[str, str]:
     described: dict[str, str] = {}
     for names, text in entries:
         for name in names.split(","):
-            described.setdefault(name.strip(" *`"), _paragraphs(text))
+            described.setdefault(name.strip(" *`\\"), _paragraphs(text))
     return {name: text for name, text in described.items() if name and text}
 
 

@@ -43,12 +43,12 @@ def in_utc(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
         case dict():
             branches = branches_for(schema, "object", root)
             given = cast("dict[str, Any]", value)
-            moved = {name: in_utc(child, _property(name, branches), root) for name, child in given.items()}
+            moved = {name: in_utc(child, property_of(name, branches), root) for name, child in given.items()}
             return moved if any(moved[name] is not child for name, child in given.items()) else given
         case list():
             branches = branches_for(schema, "array", root)
             children = cast("list[Any]", value)
-            items = [in_utc(child, _item(place, branches), root) for place, child in enumerate(children)]
+            items = [in_utc(child, item_of(place, branches), root) for place, child in enumerate(children)]
             return items if any(one is not other for one, other in zip(items, children, strict=True)) else children
         case _:
             return value
@@ -63,13 +63,14 @@ def _instant(text: str, formats: list[Any]) -> str:
     return text if "date" in formats else f"{text}T00:00:00Z"
 
 
-def _property(name: str, branches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def property_of(name: str, branches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
     """The schema of a property, by whichever of the alternatives holds."""
     found = (branch.get("properties", {}).get(name, branch.get("additionalProperties")) for branch in branches)
     return {"anyOf": [one for one in found if isinstance(one, Mapping)]}
 
 
-def _item(place: int, branches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def item_of(place: int, branches: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """The schema of an item, by whichever of the alternatives holds."""
     found: list[Any] = []
     for branch in branches:
         first = branch.get("prefixItems", [])

@@ -16,13 +16,12 @@ from pydantic_core import from_json
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.errors import ToolDefinitionError
 from glassloop.core.messages import Reply, Text
+from glassloop.core.parsing import Unreadable, read_object
 from glassloop.core.result import OutputT
-from glassloop.core.schema import Schema
+from glassloop.core.schema import VALUE, Schema
 from glassloop.models.model import FINAL_ANSWER, OutputMode, OutputSpec
 from glassloop.tools.arguments import ArgumentsError, FunctionGate, Problem
-from glassloop.tools.parsing import Unreadable, read_object
 from glassloop.tools.problems import listed
-from glassloop.tools.schema import VALUE, value_of
 
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
 _HEAD = "Your answer was not accepted, since it does not fit what was asked for."
@@ -82,6 +81,8 @@ class Output(Generic[OutputT]):
         retries: int = 2,
         description: str = "",
     ) -> None:
+        from glassloop.tools.schema import value_of
+
         self.type = type_
         self.retries = retries
         arguments = value_of(type_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
@@ -11,7 +10,8 @@ from pydantic_core import ErrorDetails, ValidationError
 
 from glassloop.core.encoding import dumps
 from glassloop.core.errors import ToolError
-from glassloop.tools.repair import branches_for, resolve, type_name
+from glassloop.core.schema import resolve
+from glassloop.tools.repair import branches_for, type_name
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -87,9 +87,11 @@ def _cut(text: str, most: int) -> str:
 
 def unknown_argument(name: str, known: Sequence[str], given: Iterable[str], path: str = "") -> Problem:
     """A name that is no argument: with what was probably meant, or else what there is."""
+    from difflib import get_close_matches
+
     shown = _cut(name, _SHOWN_NAME)
     free = [one for one in known if one not in given]
-    close = difflib.get_close_matches(name.lower(), free, n=1, cutoff=0.6)
+    close = get_close_matches(name.lower(), free, n=1, cutoff=0.6)
     if close:
         return Problem(_joined(path, shown), f"there is no such argument; did you mean {close[0]}?")
     there_are = f"there are: {', '.join(known)}" if known else "it takes none, so send {}"
@@ -180,6 +182,8 @@ def _worded(detail: ErrorDetails) -> str:
         return _without_echo(text.removeprefix("Value error, ").removeprefix("Assertion failed, "), detail["input"])
     if kind in ("int_parsing", "float_parsing", "bool_parsing"):
         text = text.partition(",")[0]
+    if kind == "date_from_datetime_inexact":
+        text = "should be a date"
     text = text.removeprefix("Input ")
     hint = _HINTS.get(kind.rpartition("_")[0]) or next((_HINTS[key] for key in _HINTS if kind.startswith(key)), "")
     return f"{text[:1].lower()}{text[1:]}{f', {hint}' if hint else ''}"
@@ -217,8 +221,16 @@ def _schema_at(path: tuple[Any, ...], arguments: Any, root: Mapping[str, Any]) -
         if len(branches) != 1:
             return {}
         schema = _child(branches[0], part)
-        node = node[part] if kind == "array" or (node and part in node) else None
+        node = _held(node, part)
     return schema
+
+
+def _held(node: Any, part: Any) -> Any:
+    """What an object or array holds at a place; None where that is missing."""
+    if isinstance(node, dict):
+        return cast("dict[Any, Any]", node).get(part)
+    items = cast("list[Any]", node) if isinstance(node, list) else []
+    return items[part] if isinstance(part, int) and part < len(items) else None
 
 
 def _child(schema: Mapping[str, Any], part: Any) -> Any:
@@ -251,10 +263,15 @@ def _problems(
             for name in facts["unexpected"]:
                 yield _unknown_at((*path, name), arguments, schema)
         case name:
-            yield Problem(_joined(*path), f"{_rule(name, facts)} ({_got(path, arguments)})")
+            yield Problem(_joined(*path), f"{_rule(name, facts, path)} ({_got(path, arguments)})")
 
 
-def _rule(name: str, facts: Mapping[str, Any]) -> str:
+def _wanted(error: jsonschema_rs.ValidationError, above: int) -> str:
+    path = tuple(error.instance_path)
+    return _joined(*path[above:]) + " " * (len(path) > above) + _rule(error.kind.name, error.kind.as_dict(), path)
+
+
+def _rule(name: str, facts: Mapping[str, Any], path: Sequence[Any]) -> str:
     match name:
         case "type":
             return f"should be {' or '.join(_ARTICLES.get(one, f'a {one}') for one in facts['types'])}"
@@ -274,8 +291,14 @@ def _rule(name: str, facts: Mapping[str, Any]) -> str:
             return "should have no item twice"
         case "falseSchema" | "not":
             return "is not allowed here"
+        case "required":
+            return f"should have the field {_allowed([facts['property']])}"
+        case "additionalProperties" | "unevaluatedProperties":
+            return f"should not have the field {_allowed([facts['unexpected'][0]])}"
+        case "additionalItems" | "unevaluatedItems":
+            return "should have fewer items"
         case "anyOf" | "oneOf":
-            return _alternatives(facts.get("context", []))
+            return _alternatives(facts.get("context", []), path)
         case _:
             return f"breaks the rule {name!r} of its schema"
 
@@ -284,7 +307,7 @@ def _spaced(name: str) -> str:
     return "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
 
 
-def _alternatives(context: Sequence[Sequence[jsonschema_rs.ValidationError]]) -> str:
+def _alternatives(context: Sequence[Sequence[jsonschema_rs.ValidationError]], path: Sequence[Any]) -> str:
     """What each alternative wants, from the first error of each."""
-    wanted = [_rule(errors[0].kind.name, errors[0].kind.as_dict()) for errors in context if errors]
+    wanted = [_wanted(errors[0], len(path)) for errors in context if errors]
     return " or ".join(dict.fromkeys(wanted[:_MOST_ALTERNATIVES])) or "should match exactly one of its alternatives"

@@ -5,12 +5,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Mapping
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from glassloop.core.errors import ToolDefinitionError
-from glassloop.core.schema import Schema
+from glassloop.core.schema import Schema, resolve, without_unused_definitions
 from glassloop.tools.arguments import Gate, Refused
+from glassloop.tools.dialects import modern, untitled
 from glassloop.tools.problems import from_jsonschema, unknown_argument
+from glassloop.tools.repair import with_whole_numbers
 from glassloop.tools.signature import REQUIRED, Callee, ParameterKind
 
 if TYPE_CHECKING:
@@ -20,16 +22,28 @@ _MOST_ERRORS = 20
 
 
 def object_schema(parameters: Mapping[str, Any], origin: str) -> Schema:
-    """A copy of a schema as tools have it: of type `object`, with `properties`, without `$schema`.
+    """A copy of a schema as tools have it: of type `object`, with `properties`, in the spelling of 2020-12, lean.
 
     Raises:
         ToolDefinitionError: it describes something else.
     """
-    types = parameters.get("type", "object") if hasattr(parameters, "get") else ()  # booleans are schemas too
+    given: Any = copy.deepcopy(untitled(modern(parameters)))
+    schema = _at_root(cast("Schema", given)) if isinstance(given, dict) else {"type": ()}  # booleans are schemas, too
+    types = schema.get("type", "object")
     if "object" not in ([types] if isinstance(types, str) else types):
         raise ToolDefinitionError(f"{origin}: the schema of a tool's arguments must be of type object.")
-    rest = {key: copy.deepcopy(value) for key, value in parameters.items() if key not in ("$schema", "type")}
+    left_out = {"$schema", "type"} if " " in str(schema.get("title", "")) else {"$schema", "type", "title"}
+    rest = {key: value for key, value in schema.items() if key not in left_out}
     return {"type": "object", "properties": {}, **rest}
+
+
+def _at_root(schema: Schema) -> Schema:
+    """A schema that is but a reference into itself (as zod-to-json-schema writes them), with what that points to."""
+    target = resolve(schema, schema) if "$ref" in schema else None
+    if not isinstance(target, Mapping) or not target:
+        return schema
+    beside = {key: value for key, value in schema.items() if key != "$ref"}
+    return without_unused_definitions({**cast("Mapping[str, Any]", target), **beside})
 
 
 class SchemaGate(Gate):
@@ -38,17 +52,16 @@ class SchemaGate(Gate):
     Args:
         schema: as sent to the model.
         parameters: as given, with its `$schema`.
-        known: the names that the function takes; None where it takes any.
-        origin: for error messages.
+        callee: the function.
 
     Raises:
-        ToolDefinitionError: the schema is invalid, or refers to something outside it.
+        ToolDefinitionError: the schema is invalid, refers to something outside it, or does not fit the function.
     """
 
-    def __init__(self, schema: Schema, parameters: Mapping[str, Any], known: set[str] | None, origin: str) -> None:
+    def __init__(self, schema: Schema, parameters: Mapping[str, Any], callee: Callee) -> None:
+        self._validator = _validator(parameters, callee.origin)
         super().__init__(schema)
-        self._known = known
-        self._validator = _validator(parameters, origin)
+        self._known = _names_taken(callee, schema)
 
     def convert(self, arguments: dict[str, Any], text: str | bytes) -> dict[str, Any]:
         """See `Gate`."""
@@ -60,7 +73,7 @@ class SchemaGate(Gate):
             known = [name for name in self._schema["properties"] if name in self._known]
             extra = [name for name in arguments if name not in self._known]
             raise Refused([unknown_argument(name, known, arguments) for name in extra], set())
-        return dict(arguments)
+        return with_whole_numbers(arguments, self._schema)
 
     def refusal(self, error: ValueError, arguments: dict[str, Any]) -> Refused:
         """See `Gate`."""
@@ -69,7 +82,7 @@ class SchemaGate(Gate):
         return error
 
 
-def names_taken(callee: Callee, schema: Schema) -> set[str] | None:
+def _names_taken(callee: Callee, schema: Schema) -> set[str] | None:
     """The argument names that a function takes; None where its `**` takes any.
 
     Raises:
@@ -103,9 +116,10 @@ def names_taken(callee: Callee, schema: Schema) -> set[str] | None:
 def _validator(parameters: Mapping[str, Any], origin: str) -> jsonschema_rs.Validator:
     import jsonschema_rs
 
+    # otherwise unchanged: a reference to the root may stand where the value is no object
+    given: dict[str, Any] = dict(parameters) if "$schema" in parameters else modern(parameters)
     try:
-        # unchanged: a reference to the root may stand where the value is no object
-        return jsonschema_rs.validator_for(dict(parameters), offline=True)
+        return jsonschema_rs.validator_for(given, offline=True)
     except (jsonschema_rs.ValidationError, jsonschema_rs.ReferencingError, ValueError) as error:
         reason = getattr(error, "message", str(error))
         raise ToolDefinitionError(f"{origin}: the schema of the tool's arguments is not valid: {reason}") from error

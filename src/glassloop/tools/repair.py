@@ -7,16 +7,19 @@ from collections.abc import Collection, Mapping
 from typing import Any, cast
 
 from glassloop.core.encoding import dumps, loads
-from glassloop.tools.parsing import Unreadable, read_object
+from glassloop.core.parsing import Unreadable, read_object
+from glassloop.core.schema import resolve
 
 Types = frozenset[str] | None
 """JSON types that a schema allows; None where it allows any."""
 
-_MOST_REFERENCES = 32  # a longer chain of `$ref` is a circle
+_DEEPEST = 32  # unions inside unions; deeper ones refer to themselves
 _INTEGER = re.compile(r"\s*([+-]?\d{1,1000})(?:\.0+)?\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?\s*")
+_WRAPPERS = frozenset({"args", "arguments", "input", "kwargs", "parameters", "properties"})
 _BOOLEANS = {"true": True, "false": False}
-_NULLS = ("null", "none")
+_NULLS = ("null", "none", "")
+_CONTAINERS = frozenset({"object", "array"})
 
 
 def repair(arguments: Mapping[str, Any], schema: Mapping[str, Any], only: Collection[str]) -> dict[str, Any]:
@@ -24,7 +27,8 @@ def repair(arguments: Mapping[str, Any], schema: Mapping[str, Any], only: Collec
 
     A text that holds the JSON of an array, object, number, boolean or null becomes that where no text is allowed, and
     stays text where one is. An array, object, number or boolean becomes its JSON text where only a text is allowed.
-    Null for something that need not be given and may not be null is left out, so that its default applies.
+    Null, or the word for it or an empty text where no such text is allowed, for something that need not be given and
+    may not be null is left out, so that its default applies.
 
     Args:
         arguments: as the model sent them.
@@ -32,23 +36,48 @@ def repair(arguments: Mapping[str, Any], schema: Mapping[str, Any], only: Collec
         only: the arguments to look at: those that validation refused.
     """
     properties: Mapping[str, Any] = schema.get("properties", {})
+    others: Any = schema.get("additionalProperties")
     required: Collection[str] = schema.get("required", ())
     repaired: dict[str, Any] = {}
     for name, value in arguments.items():
-        if name not in only or name not in properties:
+        own = properties.get(name, others)
+        if name not in only or not isinstance(own, Mapping):
             repaired[name] = value
-        elif not _may_be_dropped(value, name, properties[name], required, schema):
-            repaired[name] = _value(value, properties[name], schema)
+        elif name not in properties or not _may_be_dropped(value, name, own, required, schema):
+            repaired[name] = _value(value, own, schema)
     return repaired
 
 
-def resolve(schema: Any, root: Mapping[str, Any]) -> Any:
-    """`schema`, or what its `$ref` into `root` (`#/...`, RFC 6901) points to; `{}` for any other reference."""
-    for _ in range(_MOST_REFERENCES):
-        if not isinstance(schema, Mapping) or "$ref" not in schema:
-            return cast("Any", schema)
-        schema = _pointed_to(str(cast("Mapping[str, Any]", schema)["$ref"]), root)
-    return {}
+def with_whole_numbers(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of valid arguments with `5.0` as `5` where only integers are allowed: JSON Schema tells them not apart,
+    and Python does."""
+    return repair(arguments, schema, [name for name, value in arguments.items() if _may_hold_floats(value)])
+
+
+def _may_hold_floats(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_may_hold_floats, cast("dict[str, Any]", value).values()))
+    return any(map(_may_hold_floats, cast("list[Any]", value))) if isinstance(value, list) else type(value) is float
+
+
+def unwrapped(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The arguments inside `{"arguments": {...}}` and the like, which models copy from the form of calls and schemas.
+
+    Args:
+        arguments: as the model sent them, and validation refused them.
+        schema: of the whole arguments.
+
+    Returns:
+        None where that is not all there is, or the schema knows an argument of that name.
+    """
+    if len(arguments) != 1:
+        return None
+    ((name, inner),) = arguments.items()
+    if name not in _WRAPPERS or name in schema.get("properties", {}):
+        return None
+    if isinstance(inner, str):
+        inner = _container(inner)
+    return cast("dict[str, Any]", inner) if isinstance(inner, dict) else None
 
 
 def branches_for(schema: Any, kind: str, root: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -68,7 +97,7 @@ def allowed_types(schema: Any, root: Mapping[str, Any], depth: int = 0) -> Types
     schema = resolve(schema, root)
     if schema is False:
         return frozenset()
-    if not isinstance(schema, Mapping) or depth > _MOST_REFERENCES:
+    if not isinstance(schema, Mapping) or depth > _DEEPEST:
         return None
     schema = cast("Mapping[str, Any]", schema)
     types = _named_types(schema)
@@ -119,31 +148,30 @@ def _allows(types: Types, kind: str) -> bool:
     return types is None or kind in types or (kind == "integer" and "number" in types)
 
 
-def _pointed_to(reference: str, root: Mapping[str, Any]) -> Any:
-    node: Any = root
-    if not reference.startswith("#"):
-        return {}
-    for part in reference.removeprefix("#").split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list):
-            node = (
-                cast("list[Any]", node)[int(name)]
-                if name.isdigit() and int(name) < len(cast("list[Any]", node))
-                else {}
-            )
-        else:
-            node = cast("Mapping[str, Any]", node).get(name, {}) if isinstance(node, Mapping) else {}
-    return node
-
-
 def _may_be_dropped(value: Any, name: str, schema: Any, required: Collection[str], root: Mapping[str, Any]) -> bool:
-    return value is None and name not in required and not _allows(allowed_types(schema, root), "null")
+    if name in required or not (value is None or (isinstance(value, str) and value.strip().lower() in _NULLS)):
+        return False
+    types = allowed_types(schema, root)
+    if _allows(types, "null"):
+        return False
+    return value is None or not _allows(types, "string") or value not in _listed(schema, root, value)
+
+
+def _listed(schema: Any, root: Mapping[str, Any], otherwise: Any) -> Collection[Any]:
+    """The only values that a schema allows; `otherwise` among them where it lists none."""
+    schema = resolve(schema, root)
+    if not isinstance(schema, Mapping):
+        return (otherwise,)
+    schema = cast("Mapping[str, Any]", schema)
+    return [schema["const"]] if "const" in schema else schema.get("enum", (otherwise,))
 
 
 def _value(value: Any, schema: Any, root: Mapping[str, Any]) -> Any:
     types = allowed_types(schema, root)
     if types is not None and not _allows(types, type_name(value)):
         value = _from_text(value, types) if isinstance(value, str) else _to_text(value, types)
+    elif isinstance(value, float) and value.is_integer() and types is not None and "number" not in types:
+        value = int(value)
     if isinstance(value, dict):
         return _object(cast("dict[str, Any]", value), schema, root)
     if isinstance(value, list):
@@ -177,7 +205,11 @@ def _array(value: list[Any], schema: Any, root: Mapping[str, Any]) -> list[Any]:
 
 
 def _to_text(value: Any, types: frozenset[str]) -> Any:
-    return dumps(value).decode() if "string" in types and value is not None else value
+    if "string" not in types or value is None:
+        return value
+    if type_name(value) in _CONTAINERS and not types.isdisjoint(_CONTAINERS):
+        return value  # the wrong one of these, rather than a text
+    return dumps(value).decode()
 
 
 def _from_text(text: str, types: frozenset[str]) -> Any:

@@ -8,7 +8,7 @@ import math
 import re
 import unicodedata
 from collections import UserString
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import date, time, timedelta
 from decimal import Decimal
 from enum import Enum
@@ -223,7 +223,7 @@ def _container(value: Any, media: list[Media], above: list[int]) -> Any:
             return {_key(key): inner(child) for key, child in cast("Mapping[Any, Any]", value).items()}
         case list():
             return [inner(child) for child in cast("list[Any]", value)]
-        case tuple() if hasattr(cast("object", value), "_asdict"):
+        case Sequence() if hasattr(cast("object", value), "_asdict"):  # named tuples, rows of SQLAlchemy
             return inner(cast("Any", value)._asdict())
         case Media():
             return _keep(value, media)
@@ -273,10 +273,18 @@ def _object(value: Any, inner: Callable[[Any], Any]) -> Any:
             return inner(value.to_dict(orient="records"))
         case SimpleNamespace():
             return inner(vars(value))
+        case Collection() if names := _column_names(value):
+            return {_key(name): inner(cast("Any", value)[name]) for name in names}
         case Collection() | Iterator():
             return [inner(child) for child in islice(cast("Iterable[Any]", value), _MOST_ITEMS)]
         case _:
             return to_jsonable_python(value, fallback=_described_type)
+
+
+def _column_names(value: Any) -> list[Any]:
+    """The names in a row of sqlite3 or asyncpg: as `dict` would take it, although it calls itself no mapping."""
+    names = list(value.keys()) if callable(getattr(value, "keys", None)) and hasattr(value, "__getitem__") else []
+    return names if len(set(names)) == len(value) else []
 
 
 def _as_base(value: str | int | float) -> str | int | float:
@@ -287,10 +295,24 @@ def _as_base(value: str | int | float) -> str | int | float:
 
 
 def _model(value: BaseModel, inner: Callable[[Any], Any]) -> Any:
+    pictured = {name: child for name, child in vars(value).items() if _holds_media(child)}
     try:
-        return inner(value.model_dump(mode="json", fallback=_described_type))
+        dumped = value.model_dump(mode="json", fallback=_described_type, exclude=set(pictured))
     except ValueError:
-        return inner(value.model_dump())  # bytes that are no text
+        dumped = value.model_dump(exclude=set(pictured))  # bytes that are no text
+    return inner({**dumped, **pictured} if pictured else dumped)
+
+
+def _holds_media(value: Any) -> bool:
+    match value:
+        case list() | tuple():
+            return any(map(_holds_media, cast("list[Any]", value)))
+        case dict():
+            return any(map(_holds_media, cast("dict[Any, Any]", value).values()))
+        case BaseModel():
+            return any(map(_holds_media, vars(value).values()))
+        case _:
+            return isinstance(value, Media) or _is_image(value)
 
 
 def _key(key: Any) -> str:
@@ -349,11 +371,15 @@ def sniffed(data: bytes) -> str | None:
 
 def _image(value: Any) -> Media | None:
     """The PNG of an image as PIL has them; None of anything else."""
-    if not (hasattr(value, "mode") and hasattr(value, "size") and callable(getattr(value, "save", None))):
+    if not _is_image(value):
         return None
     file = io.BytesIO()
     value.save(file, format="PNG")
     return Media.of(file.getvalue(), "image/png")
+
+
+def _is_image(value: Any) -> bool:
+    return hasattr(value, "mode") and hasattr(value, "size") and callable(getattr(value, "save", None))
 
 
 def _keep(one: Media, media: list[Media]) -> dict[str, Any]:

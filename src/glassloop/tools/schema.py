@@ -6,28 +6,26 @@ import functools
 import sys
 import types
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import typing_extensions
 from pydantic import ConfigDict, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
-from pydantic_core import core_schema, to_jsonable_python
+from pydantic_core import SchemaError, core_schema, to_jsonable_python
 
 from glassloop.core.errors import ConfigurationError, ToolDefinitionError
-from glassloop.core.schema import Schema
+from glassloop.core.parsing import is_finite
+from glassloop.core.schema import VALUE, Schema
 from glassloop.tools.lean import lean
 from glassloop.tools.signature import REQUIRED, Callee, Parameter, ParameterKind
 
 ValidateJson = Callable[[str | bytes], dict[str, Any]]
 """From the JSON of the arguments to the function's keyword arguments; raises `pydantic_core.ValidationError`."""
-
-VALUE = "result"
-"""The name of a value that stands alone, where there must be an object."""
 
 _CONFIG = ConfigDict(extra="forbid", allow_inf_nan=False, val_json_bytes="base64", ser_json_bytes="base64")
 
@@ -39,10 +37,12 @@ class Arguments:
     Args:
         schema: lean JSON Schema, an object.
         validate_json: strict about names, lax about unambiguous spellings ("5" for an integer).
+        holds_decimals: whether some value is a `Decimal`.
     """
 
     schema: Schema
     validate_json: ValidateJson
+    holds_decimals: bool = False
 
 
 def arguments_of(callee: Callee, descriptions: Mapping[str, str]) -> Arguments:
@@ -59,16 +59,17 @@ def arguments_of(callee: Callee, descriptions: Mapping[str, str]) -> Arguments:
     fields = {one.name: _field(one, descriptions.get(one.name)) for one in asked}
     try:
         adapter = _adapter(fields)
-        generated = adapter.json_schema(schema_generator=_Generator)
+        generated, holds_decimals = _generated(adapter)
     except _BAD_TYPE as error:
         raise _explained(callee, asked, fields, error) from error
     schema = lean(generated)
     properties = {**schema.get("properties", {})}
     for one in asked:
-        if one.name in properties:
-            properties[one.name] = _with_default(properties[one.name], one.default)
+        if (name := _told_name(one)) in properties:
+            properties[name] = _with_default(properties[name], one.default)
     rest = {key: value for key, value in schema.items() if key not in ("type", "properties")}
-    return Arguments({"type": "object", "properties": properties, **rest}, adapter.validator.validate_json)
+    told = {"type": "object", "properties": properties, **rest}
+    return Arguments(told, adapter.validator.validate_json, holds_decimals)
 
 
 def value_of(annotation: Any) -> Arguments:
@@ -79,16 +80,19 @@ def value_of(annotation: Any) -> Arguments:
     """
     try:
         adapter = _adapter({VALUE: _current(annotation)})
-        schema = lean(adapter.json_schema(schema_generator=_Generator))
+        generated, holds_decimals = _generated(adapter)
     except _BAD_TYPE as error:
         raise ConfigurationError(
             f"A model cannot be asked for an output of type {_spelled(annotation)} ({_reason(error)}). Use a type with "
             "a JSON form: a plain type, pydantic model, dataclass or TypedDict."
         ) from error
-    return Arguments({"type": "object", **schema}, adapter.validator.validate_json)
+    return Arguments({"type": "object", **lean(generated)}, adapter.validator.validate_json, holds_decimals)
 
 
-_BAD_TYPE = (PydanticUserError, PydanticSchemaGenerationError, NameError, TypeError, ValueError, AttributeError)
+_BAD_TYPE = (
+    *(PydanticUserError, PydanticSchemaGenerationError, SchemaError),
+    *(NameError, TypeError, ValueError, AttributeError),
+)
 
 
 def _adapter(fields: Mapping[str, Any]) -> TypeAdapter[Any]:
@@ -111,6 +115,13 @@ def _field(parameter: Parameter, description: str | None) -> Any:
                 annotation = Annotated[annotation, parameter.default]
             return annotation if _is_required(parameter) else typing_extensions.NotRequired[annotation]
     return typing_extensions.NotRequired[_described(annotation, description)]
+
+
+def _told_name(parameter: Parameter) -> str:
+    """The name that the model is told: an alias, where `Field` gives one."""
+    given = (*getattr(parameter.annotation, "__metadata__", ()), parameter.default)
+    aliases = [info.validation_alias for info in given if isinstance(info, FieldInfo)]
+    return next((alias for alias in reversed(aliases) if isinstance(alias, str)), parameter.name)
 
 
 def _is_required(parameter: Parameter) -> bool:
@@ -151,10 +162,14 @@ def _unpacked(annotation: Any) -> Any:
 
 
 def _current(annotation: Any) -> Any:
-    """`typing.TypedDict` as pydantic wants it before Python 3.12, also inside lists, unions and the like."""
-    if sys.version_info >= (3, 12):
-        return annotation
-    if type(annotation).__name__ == "_TypedDictMeta" and type(annotation).__module__ == "typing":
+    """What pydantic checks at once and on every Python, also inside lists, unions and the like.
+
+    It wants another `TypedDict` than that of `typing` before Python 3.12, and would check the items of an `Iterable`
+    only when the function takes them.
+    """
+    if annotation is Iterable or get_origin(annotation) is Iterable:
+        return list[_current((*get_args(annotation), Any)[0])]
+    if _is_old_typed_dict(annotation):
         hints = {name: _current(hint) for name, hint in get_type_hints(annotation, include_extras=True).items()}
         wrapped = {name: _presence(annotation, name, hint) for name, hint in hints.items()}
         again: Any = typing_extensions.TypedDict(annotation.__name__, wrapped)  # pyright: ignore[reportArgumentType, reportGeneralTypeIssues] - made of data
@@ -173,6 +188,11 @@ def _current(annotation: Any) -> Any:
     return origin[current] if isinstance(annotation, types.GenericAlias) else annotation.copy_with(current)
 
 
+def _is_old_typed_dict(annotation: Any) -> bool:
+    kind = cast("type[Any]", type(annotation))
+    return sys.version_info < (3, 12) and kind.__name__ == "_TypedDictMeta" and kind.__module__ == "typing"
+
+
 def _presence(typed_dict: Any, name: str, hint: Any) -> Any:
     """The hint as required or not; its own word counts before the class's, which cannot read postponed annotations."""
     if get_origin(hint) in (typing.Required, typing.NotRequired):
@@ -186,10 +206,10 @@ def _with_default(schema: Schema, default: Any) -> Schema:
     if default is REQUIRED or isinstance(default, FieldInfo):
         return schema
     try:
-        plain = float(default) if isinstance(default, Decimal) else to_jsonable_python(default, inf_nan_mode="strings")
-        return {**schema, "default": plain}
+        plain = float(default) if isinstance(default, Decimal) else to_jsonable_python(default, bytes_mode="base64")
     except ValueError:
         return schema  # a default of your own kind needs no place in the schema: leaving the argument out gives it
+    return {**schema, "default": plain} if is_finite(plain) else schema
 
 
 def _without_null(schema: Schema) -> Schema:
@@ -208,7 +228,7 @@ def _explained(
     """The error that names the first parameter that fails by itself."""
     for parameter in asked:
         try:
-            _adapter({parameter.name: fields[parameter.name]}).json_schema(schema_generator=_Generator)
+            _generated(_adapter({parameter.name: fields[parameter.name]}))
         except _BAD_TYPE as own:
             return ToolDefinitionError(
                 f"{callee.origin}, parameter {parameter.name!r}: a model cannot be asked for a value of type "
@@ -221,11 +241,28 @@ def _explained(
 def _reason(error: Exception) -> str:
     if isinstance(error, PydanticSchemaGenerationError | PydanticInvalidForJsonSchema):
         return "it has no JSON form"
-    return (str(error).splitlines() or [type(error).__name__])[0].rstrip(".")
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[-1 if isinstance(error, SchemaError) else 0].strip().rstrip(".")
 
 
 def _spelled(annotation: Any) -> str:
     return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)
+
+
+def _generated(adapter: TypeAdapter[Any]) -> tuple[Schema, bool]:
+    """The schema, and whether it has decimals, which JSON Schema does not tell from other numbers."""
+
+    class Noting(_Generator):
+        seen = False
+
+        def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+            Noting.seen = True
+            return super().decimal_schema(schema)
+
+    return adapter.json_schema(schema_generator=Noting), Noting.seen
+
+
+_POSITIONAL = "pydantic_js_prefer_positional_arguments"
 
 
 class _Generator(GenerateJsonSchema):
@@ -238,6 +275,18 @@ class _Generator(GenerateJsonSchema):
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         return value
+
+    def named_tuple_schema(self, schema: Any) -> JsonSchemaValue:
+        """An object, which pydantic also accepts: an array would not tell the names of the fields."""
+        properties = {field["name"]: self.generate_inner(field["schema"]) for field in schema["fields"]}
+        required = [field["name"] for field in schema["fields"] if field["schema"]["type"] != "default"]
+        return {"type": "object", "properties": properties, **({"required": required} if required else {})}
+
+    def arguments_schema(self, schema: core_schema.ArgumentsSchema) -> JsonSchemaValue:
+        """The same where pydantic is older."""
+        metadata: dict[str, Any] = schema.get("metadata", {})
+        others = {key: value for key, value in metadata.items() if key != _POSITIONAL}
+        return super().arguments_schema({**schema, "metadata": others})
 
     def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
         """A number; the text that pydantic also accepts is accepted without being offered."""

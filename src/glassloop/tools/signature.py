@@ -18,6 +18,7 @@ from glassloop.tools.names import snake_case
 ParameterKind = inspect.Parameter
 REQUIRED: Any = inspect.Parameter.empty
 
+_STANDS_FOR = ("__value__", "__supertype__", "__bound__")  # of an alias, a `NewType` and a type variable
 _CONTEXT_NAME = re.compile(r"\bRunContext\b")
 
 
@@ -48,6 +49,7 @@ class Callee:
         origin: `module:qualified_name`, for error messages.
         name: the tool's name unless another is given; empty for a lambda.
         docstring: of the function, or of the class for a callable object.
+        call_docstring: of the function itself.
         parameters: in order; those that a `partial` has bound by keyword are left out.
         is_async: whether calling it gives an awaitable or an async generator.
         unbound: a method written in a class body, still without its object.
@@ -56,6 +58,7 @@ class Callee:
     origin: str
     name: str
     docstring: str
+    call_docstring: str
     parameters: tuple[Parameter, ...]
     is_async: bool
     unbound: bool
@@ -81,7 +84,7 @@ def look_into(function: Callable[..., Any]) -> Callee:
     names = _Names(inner)
     read = (_read(parameter, names, origin) for parameter in raw[unbound:] if parameter.name not in hidden)
     name, docstring = _name_and_docstring(function, inner)
-    return Callee(origin, name, docstring, tuple(read), _is_async(function), unbound)
+    return Callee(origin, name, docstring, inner.__doc__ or "", tuple(read), _is_async(function), unbound)
 
 
 def takes_context_first(function: Callable[..., Any]) -> bool:
@@ -108,6 +111,7 @@ def _read(parameter: inspect.Parameter, names: _Names, origin: str) -> Parameter
     annotation: Any = Any if parameter.annotation is REQUIRED else parameter.annotation
     try:
         annotation = names.evaluate(annotation)
+        is_context = _takes_context(annotation)
     except Exception as error:
         if _CONTEXT_NAME.search(str(annotation)):
             return Parameter(parameter.name, RunContext, parameter.default, parameter.kind, is_context=True)
@@ -115,7 +119,6 @@ def _read(parameter: inspect.Parameter, names: _Names, origin: str) -> Parameter
             f"{origin}, parameter {parameter.name!r}: the annotation {annotation!r} cannot be resolved ({error}). "
             "Make the name importable at run time: not only under TYPE_CHECKING, and defined before the tool."
         ) from error
-    is_context = _takes_context(annotation)
     return Parameter(parameter.name, annotation, parameter.default, parameter.kind, is_context)
 
 
@@ -126,7 +129,10 @@ def _takes_context(annotation: Any) -> bool:
     if origin in (Union, types.UnionType):
         return any(_takes_context(member) for member in get_args(annotation))
     candidate = origin or annotation
-    return isinstance(candidate, type) and issubclass(candidate, RunContext)
+    if isinstance(candidate, type):
+        return issubclass(candidate, RunContext)
+    named = (getattr(candidate, name, None) for name in _STANDS_FOR)
+    return any(_takes_context(one) for one in named if one is not None)
 
 
 class _Names:
@@ -210,7 +216,7 @@ def _is_unbound_method(inner: Any, function: object, parameters: list[inspect.Pa
     if inner is not function or not parameters or parameters[0].annotation is not REQUIRED:
         return False
     scope = str(getattr(inner, "__qualname__", "")).rpartition(".")[0]
-    return parameters[0].name == "self" and bool(scope) and not scope.endswith("<locals>")
+    return parameters[0].name in ("self", "cls") and bool(scope) and not scope.endswith("<locals>")
 
 
 def _name_and_docstring(function: object, inner: Any) -> tuple[str, str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, runtime_checkable
@@ -99,9 +98,11 @@ class ToolIndex:
 
     def closest(self, name: str, most: int = _MOST_CLOSE) -> list[str]:
         """Names of tools that look like `name`, the closest first."""
+        from difflib import get_close_matches
+
         by_folded = {known.lower(): known for known in self.by_name}
         wanted = cleaned(name).lower()
-        close = difflib.get_close_matches(wanted, by_folded, n=most, cutoff=0.5)
+        close = get_close_matches(wanted, by_folded, n=most, cutoff=0.5)
         words = set(wanted.replace("-", "_").split("_")) - {""}
         shared = [known for known in by_folded if words & set(known.replace("-", "_").split("_"))]
         return [by_folded[known] for known in dict.fromkeys((*close, *shared))][:most]
