@@ -12,11 +12,19 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from glassloop import Agent, Limits, ToolError, tool
+from glassloop import Agent, Limits, ToolError, ask_human, tool
 from glassloop.core.errors import RunError
-from glassloop.core.events import EffectStarted, Event, ModelReplied, ModelRequested, RunFinished, ToolFinished
+from glassloop.core.events import (
+    ApprovalAsked,
+    EffectStarted,
+    Event,
+    ModelReplied,
+    ModelRequested,
+    RunFinished,
+    ToolFinished,
+)
 from glassloop.core.messages import Reply, StopReason, Text, ToolCall, ToolResult
-from glassloop.core.result import RunResult
+from glassloop.core.result import Decision, PendingApproval, RunResult
 from glassloop.core.usage import Usage
 from glassloop.journal.requests import rebuild_request
 from glassloop.journal.state import fold
@@ -38,7 +46,7 @@ HEADERS = {"anthropic-version": "2023-06-01"}
 CALLS = st.builds(
     ToolCall,
     id=st.just(""),
-    name=st.sampled_from(["read", "write", "fails", "alone", "nope", " read\n", "write<|x|>"]),
+    name=st.sampled_from(["read", "write", "fails", "alone", "asks", "books", "nope", " read\n", "write<|x|>"]),
     arguments=st.sampled_from(['{"n": 1}', '{"n": 2}', "", "null", "{", '"{\\"n\\": 3}"', '{"n": "x"}', "[]"]),
     provider_id=st.sampled_from(["", "c1", "c1", "c2", "bad id!", "x" * 80]),
 )
@@ -91,7 +99,19 @@ class World:
         async def alone(n: int = 0) -> list[int]:
             return []
 
-        return [read, write, fails, alone]
+        async def asks(n: int = 0) -> str:
+            try:
+                return ask_human(f"What of {n}?")
+            except Exception:  # noqa: BLE001 - what leaves the function is none
+                return "swallowed"
+
+        @tool(effect="write")
+        async def books(n: int = 0) -> str:
+            seats = [ask_human(f"Which seat, {place}?", choices=["A", "B"]) for place in range(n + 1)]
+            self.effects[f"book {n}"] += 1
+            return f"booked {seats}"
+
+        return [read, write, fails, alone, asks, books]
 
 
 def model_of(script: Sequence[Reply]) -> ScriptedModel:
@@ -114,9 +134,23 @@ async def rest(running: Awaitable[RunResult]) -> RunResult:
         return error.result
 
 
-async def play(agent: Agent, store: Store) -> RunResult:
-    """Run to rest."""
-    return await rest(agent.run("go", store=store))
+def said(held: PendingApproval) -> Decision:
+    """What a human says: an answer to a question, and a no to what may have happened."""
+    return Decision("answer", answer="A") if held.kind == "question" else Decision("deny")
+
+
+async def play(agent: Agent, store: Store, approve: Any = None) -> RunResult:
+    """Run to the end: what is asked is answered by `approve`, or once the run waits."""
+    return await settled(await rest(agent.run("go", store=store, approve=approve)), agent, store)
+
+
+async def settled(result: RunResult, agent: Agent, store: Store) -> RunResult:
+    """The result once everything is decided that the run waits for."""
+    while result.outcome == "waiting":
+        assert {held.kind for held in result.pending} <= {"question", "doubt"}
+        decisions = {held.approval_id: said(held) for held in result.pending}
+        result = await rest(agent.resume(result.run_id, decisions=decisions, store=store))
+    return result
 
 
 def check_every_call_has_one_result(result: RunResult) -> None:
@@ -151,11 +185,11 @@ def check_reservations_fit(events: Sequence[Event], limits: Limits) -> None:
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(replies(), max_size=7), LIMITS)
-def test_a_run_is_sound_whatever_the_model_does(script: list[Reply], limits: Limits) -> None:
+@given(st.lists(replies(), max_size=7), LIMITS, st.sampled_from([None, said]))
+def test_a_run_is_sound_whatever_the_model_does(script: list[Reply], limits: Limits, approve: Any) -> None:
     async def check() -> None:
         store, world, model = open_store("memory:"), World(), model_of(script)
-        result = await play(Agent(model, world.tools(), limits=limits), store)
+        result = await play(Agent(model, world.tools(), limits=limits), store, approve)
         events = await store.journal.read(result.run_id)
         assert result.outcome != "waiting"
         assert isinstance(events[-1].data, RunFinished)
@@ -188,25 +222,32 @@ def test_a_run_cut_off_anywhere_goes_on_from_its_journal(
         await crashed.journal.append(whole.run_id, events[:keep], after=0, epoch=1)
         model = model_of(script)
         agent = Agent(model, again.tools(), limits=limits)
-        result = await rest(agent.resume(whole.run_id, store=crashed))
-        while result.outcome == "waiting":
-            assert {held.kind for held in result.pending} == {"doubt"}
-            decisions = {held.approval_id: False for held in result.pending}
-            result = await rest(agent.resume(whole.run_id, decisions=decisions, store=crashed))
+        result = await settled(await rest(agent.resume(whole.run_id, store=crashed)), agent, crashed)
         written = await crashed.journal.read(whole.run_id)
         assert isinstance(written[-1].data, RunFinished)
         check_every_call_has_one_result(result)
         check_requests_are_sendable(model.requests)
         doubtful = in_doubt(events[:keep])
         assert {e.status for e in result.tool_executions if e.call_id in doubtful} <= {"unknown"}, "repeated in doubt"
+        asked = [event.data for event in written if isinstance(event.data, ApprovalAsked)]
+        assert {data.call_id for data in asked if data.kind == "doubt"} <= doubtful, "in doubt without need"
+        assert set(again.effects.values()) <= {1}, "the same write ran twice"
 
     asyncio.run(check())
 
 
 def in_doubt(events: Sequence[Event]) -> set[str]:
-    """Calls that were begun and have no result."""
-    begun = {event.data.call_id for event in events if isinstance(event.data, EffectStarted)}
-    return begun - {event.data.call_id for event in events if isinstance(event.data, ToolFinished)}
+    """Calls that were begun, have no result, and have not left to ask a human."""
+    begun: set[str] = set()
+    for event in events:
+        match event.data:
+            case EffectStarted(call_id=call_id):
+                begun.add(call_id)
+            case ToolFinished(call_id=call_id) | ApprovalAsked(call_id=call_id, kind="question"):
+                begun.discard(call_id)
+            case _:
+                pass
+    return begun
 
 
 @settings(max_examples=30, deadline=None)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from glassloop.core.usage import Usage as Usage
     from glassloop.models.fallback import Fallback as Fallback
     from glassloop.models.model import ModelSettings as ModelSettings
+    from glassloop.tools.asking import ask_human as ask_human
     from glassloop.tools.output import Output as Output
     from glassloop.tools.tool import Tool as Tool
     from glassloop.tools.tool import tool as tool
@@ -48,9 +49,10 @@ _HOMES = {
     "ToolDefinitionError": "core.errors",
     "ToolError": "core.errors",
     "Usage": "core.usage",
+    "ask_human": "tools.asking",
     "tool": "tools.tool",
 }
 
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextvars
 import os
 import threading
@@ -12,13 +13,31 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
+_EXIT_S = 5.0
+
 
 class _Portal:
     def __init__(self) -> None:
         self.pid = os.getpid()
         self.loop = asyncio.new_event_loop()
-        self.thread = threading.Thread(target=self.loop.run_forever, name="glassloop-portal", daemon=True)
+        self.thread = threading.Thread(target=self._serve, name="glassloop-portal", daemon=True)
         self.thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                self.loop.run_forever()
+                break
+            except (KeyboardInterrupt, SystemExit):
+                continue  # raised by a tool; asyncio ends the loop with it. Its caller hears of it, the others go on
+        if not asyncio.all_tasks(self.loop):  # a run that is still going stops with its process, and can be resumed
+            self.loop.run_until_complete(self.loop.shutdown_asyncgens())
+            self.loop.close()
+
+    def close(self) -> None:
+        """Close what was kept open between calls, e.g. connections to a model's server."""
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self.thread.join(_EXIT_S)
 
 
 _lock = threading.Lock()
@@ -61,7 +80,7 @@ def run_in_portal(work: Coroutine[Any, Any, T]) -> T:
 def _copy(finished: asyncio.Task[T], done: Future[T]) -> None:
     try:
         done.set_result(finished.result())
-    except (Exception, asyncio.CancelledError) as error:  # noqa: BLE001 - handed on to the caller's thread
+    except BaseException as error:  # noqa: BLE001 - handed on to the caller's thread
         done.set_exception(error)
 
 
@@ -72,3 +91,12 @@ def _open() -> _Portal:
         if _portal is None or _portal.pid != os.getpid():
             _portal = _Portal()
         return _portal
+
+
+@atexit.register
+def _at_exit() -> None:
+    global _portal
+    with _lock:
+        mine, _portal = _portal, None
+    if mine is not None and mine.pid == os.getpid():
+        mine.close()

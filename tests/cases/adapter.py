@@ -31,6 +31,7 @@ ToolError = glassloop.ToolError
 CONTEXT_TYPE = RunContext
 ANTHROPIC = True
 tool_decorator = tool
+ask_human = glassloop.ask_human
 
 OUTCOMES = {
     "limited": "incomplete",

@@ -19,7 +19,6 @@ PLAYED = [case for case in read_cases() if case["input"]["mode"] != "scenario"]
 STREAMED = [case for case in PLAYED if case["input"]["mode"] == "openai" and not case["input"]["stream"]]
 
 NOT_YET = {
-    "E26": "na",  # a pause from inside a tool
     "F04": "manual",  # records of older versions: looked at by the tests of the stores
     "G19": "manual",  # search in documents
 }

@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 from durable import ANN, Desk, Start, Trace, team_agent
+from pydantic import BaseModel
 from scenario import conversation_of
 
-from glassloop import Agent, RunContext, tool
+from glassloop import Agent, Output, RunContext, ask_human, tool
 from glassloop.core.messages import Message, Reply, Text, ToolResult, UserMessage
 from glassloop.core.result import Decision
 from glassloop.core.usage import Usage
@@ -195,3 +196,71 @@ async def test_G22_what_agents_as_tools_have_spent_is_counted_once() -> None:
     assert [(row.steps, row.tokens) for row in below] == [(1, 15), (1, 15)]
     again = await top.resume(result.run_id, store=store)
     assert again.spent == result.spent
+
+
+class City(BaseModel):
+    """A typed answer."""
+
+    name: str
+    degrees: int
+
+
+@pytest.mark.parametrize("wire", ["chat", "messages"])
+async def test_E26_of_several_answers_beside_a_call_none_ends_the_run_and_the_next_reply_answers(wire: str) -> None:
+    """The documented rule (docs/output.md): the calls run, and the answer is given again, with their results."""
+    noted: list[str] = []
+
+    @tool(effect="write")
+    def note(text: str) -> str:
+        """Note something."""
+        noted.append(text)
+        return "noted"
+
+    bad, rome, oslo = ({"name": "Rome"}, {"name": "Rome", "degrees": 9}, {"name": "Oslo", "degrees": 3})
+    first = ask(
+        call("final_answer", **bad), call("note", text="x"), call("final_answer", **rome), call("note", text="y")
+    )
+    async with ModelServer(script=[first, ask(call("final_answer", **bad), call("final_answer", **oslo))]) as server:
+        agent = Agent(model_at(server, wire), [note], output=Output(City, mode="tool"))
+        result = await agent.run("Where?")
+    assert server.violations == []
+    assert (sorted(noted), result.outcome, result.value) == (["x", "y"], "completed", City(name="Oslo", degrees=3))
+    [*_, last] = server.requests
+    assert [m.content for m in conversation_of(last).messages if isinstance(m, ToolResult)] == ["noted", "noted"]
+
+
+@pytest.mark.parametrize("wire", ["chat", "messages"])
+async def test_E26_the_first_of_two_handoffs_counts_and_all_calls_beside_them_have_a_result(wire: str) -> None:
+    """Ordinary calls of a reply that hands the conversation on run, and the agent that takes over reads what came."""
+    script = [ask(call("look"), call("hand_to_a"), call("hand_to_b"), call("look"))]
+    async with ModelServer(script=script) as server, ModelServer(script=["Here I am."]) as others:
+        a, b = (Agent(model_at(others, wire), name=name) for name in ("a", "b"))
+        look = tool(lambda: "seen", name="look")
+        front = Agent(model_at(server, wire), [look, handoff(a), handoff(b)], output=City)
+        result = await front.run("go")
+    assert server.violations == others.violations == []
+    assert (result.output, result.agent) == ("Here I am.", "a")
+    told = [m.content for m in conversation_of(others.requests[0]).messages if isinstance(m, ToolResult)]
+    assert told[:2] == ["seen", "a has the conversation now."]
+    assert "The conversation has been handed to a already" in told[2]
+    assert told[3:] == ["seen"]
+
+
+@pytest.mark.parametrize("at_hand", [True, False])
+async def test_E26_a_call_that_asks_beside_a_handoff_runs_again_where_it_was_made(at_hand: bool) -> None:
+    def pick() -> str:
+        """Pick."""
+        return ask_human("Which?")
+
+    def front() -> Agent:
+        other = Agent(ScriptedModel(lambda request: f"heard: {request.messages[-2:]}"), name="other")
+        return Agent(ScriptedModel([[call("hand_to_other"), call("pick")]]), [pick, handoff(other)], name="front")
+
+    store, blue = open_store("memory:"), Decision("answer", answer="blue")
+    result = await front().run("go", store=store, approve=(lambda pending: blue) if at_hand else None)
+    if not at_hand:
+        assert [(held.tool, held.kind, held.agent) for held in result.pending] == [("pick", "question", "front")]
+        result = await front().resume(result.run_id, decisions={result.pending[0].approval_id: blue}, store=store)
+    assert (result.outcome, result.agent) == ("completed", "other")
+    assert [(one.tool, one.status) for one in result.tool_executions] == [("hand_to_other", "ok"), ("pick", "ok")]
+    assert "blue" in (result.output or "")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import io
 import subprocess
 import sys
 from importlib.metadata import version
@@ -9,7 +11,7 @@ from typing import TYPE_CHECKING, get_args
 
 import pytest
 
-from glassloop.cli.problems import EXIT_CODES
+from glassloop.cli.problems import EXIT_CODES, FAILED, Problem, report
 from glassloop.core.events import Outcome
 
 if TYPE_CHECKING:
@@ -127,3 +129,15 @@ def test_debug_shows_where(cli: Cli) -> None:
     assert process.returncode == 1
     assert "Traceback" in err
     assert "Importing bad.py failed: NameError" in err.splitlines()[-1]
+
+
+def test_an_output_that_is_full_gets_a_sentence_and_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Full(io.StringIO):
+        def write(self, text: str, /) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(sys, "stdout", Full())
+    assert report(Problem("It failed."), json=True) == FAILED
+    assert capsys.readouterr().err == "Error: It failed.\n"

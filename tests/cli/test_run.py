@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -50,6 +52,47 @@ def test_the_trace_comes_first_and_the_answer_last(inside: Inside, at: At) -> No
     assert "[bold]sunny[/bold]" in lines[4]
     assert lines[-1] == "北京有 21 度 [bold]!"
     assert "\x1b" not in ended.out
+
+
+@pytest.mark.parametrize("command", ["run", "chat"])
+def test_what_the_agents_own_code_prints_is_no_part_of_the_json(cli: Cli, at: At, command: str) -> None:
+    cli.write(
+        "loud.py",
+        """
+from glassloop import Agent
+
+print("imported")
+
+
+def look() -> str:
+    \"\"\"Look.\"\"\"
+    print("looked")
+    return "seen"
+
+
+agent = Agent(tools=[look])
+""",
+    )
+    words = (command, "loud.py", *(["hi"] if command == "run" else []), "--json")
+    with ModelServer(script=[ask(call("look")), say("done")]) as server:
+        ended = cli(*words, input="hi\n", **at(server))
+    assert ended.json["output"] == "done"
+    assert {"imported", "looked"} <= set(ended.err.splitlines())
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-"])
+def test_a_closed_stream_does_not_end_the_program(cli: Cli, at: At, closed: str) -> None:
+    with ModelServer(script=[say("done")]) as server:
+        ended = subprocess.run(
+            ["/bin/sh", "-c", f'exec "$0" -m glassloop run agent.py hi {closed}', sys.executable],
+            env={**cli.environment, **at(server)},
+            cwd=cli.folder,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    assert ended.stdout == ("" if closed == ">&-" else "done\n")
 
 
 def test_json_is_one_object(inside: Inside, at: At) -> None:

@@ -38,6 +38,15 @@ def test_no_runs(inside: Inside) -> None:
     assert not list(inside.folder.glob("*.db*"))
 
 
+def test_a_long_question_takes_no_room_from_the_other_columns(inside: Inside, at: At) -> None:
+    with ModelServer(script=[say("one")]) as server:
+        run_id = inside("run", "agent.py", "why " * 200, "--json", **at(server)).json["run_id"]
+    head, line = inside("runs", "list").out.splitlines()
+    assert head.split() == ["ID", "STATUS", "AGENT", "SESSION", "STEPS", "TOKENS", "COST", "STARTED", "INPUT"]
+    assert line.split()[:3] == [run_id, "completed", "tester"]
+    assert line.endswith("…")
+
+
 def test_a_list_is_newest_first(inside: Inside, three: list[str]) -> None:
     rows = inside.runs()
     assert [row["id"] for row in rows] == three[::-1]

@@ -28,6 +28,8 @@ from glassloop.journal.view import message_digest
 from glassloop.memory.turn import turns_of
 from glassloop.models.sendable import sendable
 
+NAIVE: tuple[Kind, ...] = ("naive", "held", "asks", "undone")
+
 Begun = tuple[str, str, int]
 """A call that was begun: run, call, and the seq of its start."""
 
@@ -329,7 +331,7 @@ def _audit_undo(snapshot: Snapshot, world: World) -> Iterator[str]:
 
 def _audit_approvals(facts: Facts, effects: Counter[str], world: World) -> Iterator[str]:
     for entry in world.entries():
-        if entry.what == "enter" and KINDS[entry.tool] == "held" and entry.id not in facts.yes:
+        if entry.what == "enter" and KINDS[entry.tool] in ("held", "asks") and entry.id not in facts.yes:
             yield f"{entry.id} ran without a yes"
     for id in facts.yes - facts.denied_doubts:
         if not effects[id]:
@@ -344,9 +346,10 @@ def _audit_results(facts: Facts, plan: dict[str, PlannedRun]) -> Iterator[str]:
         for call in (call for step in run.steps for call in step):
             fails = call.tool == "collapse" or (call.id in plan and plan[call.id].collapses)
             allowed = {"error"} if fails else {"ok"}
-            if KINDS[call.tool] == "held":
-                allowed |= {"held"} if run.approvals == "defer" else set[str]()
-                allowed |= {"denied"} if call.id in facts.no else set[str]()
+            if KINDS[call.tool] == "held" and run.approvals == "defer":
+                allowed |= {"held"}
+            if call.id in facts.no:
+                allowed |= {"denied"}
             if call.id in facts.denied_doubts or call.id.startswith("twin"):  # whose first may be in doubt
                 allowed |= {"unknown"}
             if strange := set(facts.results[call.id]) - allowed:
@@ -354,7 +357,7 @@ def _audit_results(facts: Facts, plan: dict[str, PlannedRun]) -> Iterator[str]:
 
 
 def _entered_again(entries: Iterable[Entry], facts: Facts) -> Iterator[str]:
-    naive = (entry for entry in entries if entry.what == "enter" and KINDS[entry.tool] in ("naive", "held", "undone"))
+    naive = (entry for entry in entries if entry.what == "enter" and KINDS[entry.tool] in NAIVE)
     for id, times in Counter(entry.id for entry in naive).items():
         if times > 1 + facts.again[id]:
             yield id

@@ -13,7 +13,7 @@ from plan import is_murky, share
 from points import Points
 from world import World
 
-from glassloop import FatalToolError, RunContext, Tool, tool
+from glassloop import FatalToolError, RunContext, Tool, ask_human, tool
 
 Act = Callable[[str, RunContext, str], None]
 
@@ -52,7 +52,7 @@ class Shop:
 
 def tools_of(shop: Shop) -> list[Tool]:
     """All tools."""
-    return [*_naive(shop), _order(shop), *_outside(shop), *_inside(shop), *_failing(shop)]
+    return [*_naive(shop), _order(shop), _sign(shop), *_outside(shop), *_inside(shop), *_failing(shop)]
 
 
 def _naive(shop: Shop) -> list[Tool]:
@@ -87,6 +87,20 @@ def _order(shop: Shop) -> Tool:
         return shop.leave("order", id)
 
     return order
+
+
+def _sign(shop: Shop) -> Tool:
+    @tool(effect="write")
+    async def sign(context: RunContext, id: str) -> str:
+        """Sign something, once a human has said twice with what."""
+        await asyncio.sleep(shop.pause(id, "before"))
+        pens = [ask_human(f"Which pen for {id}, the {place} one?", choices=["red", "blue"]) for place in range(2)]
+        shop.enter("sign", context, id)
+        shop.act("sign", context, id)
+        await asyncio.sleep(shop.pause(f"{id} {pens}", "after"))
+        return shop.leave("sign", id)
+
+    return sign
 
 
 def _outside(shop: Shop) -> list[Tool]:

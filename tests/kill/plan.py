@@ -7,12 +7,13 @@ import zlib
 from dataclasses import dataclass, replace
 from typing import Literal
 
-Kind = Literal["naive", "held", "keyed", "same_database", "reconciled", "undone", "read", "below", "handed"]
+Kind = Literal["naive", "held", "asks", "keyed", "same_database", "reconciled", "undone", "read", "below", "handed"]
 
 KINDS: dict[str, Kind] = {
     "note": "naive",
     "stamp": "naive",
     "order": "held",
+    "sign": "asks",
     "charge": "keyed",
     "book": "same_database",
     "ship": "reconciled",
@@ -25,16 +26,16 @@ KINDS: dict[str, Kind] = {
 }
 """Every tool, and what is promised of it.
 
-naive: nobody can tell whether a call that was cut off has happened. held: the same, and a human is asked first. keyed:
-the service honours the key. same_database: effect and journal commit together. reconciled: it can be asked, though it
-does not always know. undone: naive, and taken back when its run fails. below: another agent's run, begun once. handed:
-the conversation goes on with another agent.
+naive: nobody can tell whether a call that was cut off has happened. held: the same, and a human is asked first. asks:
+the same, and it asks a human itself before it acts. keyed: the service honours the key. same_database: effect and
+journal commit together. reconciled: it can be asked, though it does not always know. undone: naive, and taken back when
+its run fails. below: another agent's run, begun once. handed: the conversation goes on with another agent.
 """
 
-ONCE_AT_MOST = ("naive", "held", "reconciled", "undone")
+ONCE_AT_MOST = ("naive", "held", "asks", "reconciled", "undone")
 """Kinds whose effect may come again only when a human has said so."""
 
-_WEIGHTS = {"note": 4, "stamp": 2, "order": 2, "charge": 3, "book": 4, "ship": 3, "look": 2}
+_WEIGHTS = {"note": 4, "stamp": 2, "order": 2, "sign": 2, "charge": 3, "book": 4, "ship": 3, "look": 2}
 _BELOW = ("clerk", "helper")
 """Who does what is given away, by how deep: the desk gives to the clerk, and the clerk to the helper."""
 
@@ -184,8 +185,8 @@ def share(text: str) -> float:
 
 
 def approves(id: str, kind: str) -> bool:
-    """What the operator says to a held call, or to one that may have happened ("run again")."""
-    return share(f"{kind} {id}") < (0.75 if kind == "call" else 0.5)
+    """Whether the operator says yes to a held call, or to one that may have happened ("run again"), or answers one."""
+    return share(f"{kind} {id}") < (0.5 if kind == "doubt" else 0.75)
 
 
 def is_murky(id: str) -> bool:

@@ -171,12 +171,13 @@ class Program:
 
     async def _decide(self, runtime: Runtime, row: ApprovalRow) -> None:
         id = loads(row.arguments)["id"]
-        verdict = "approve" if approves(id, row.kind) else "deny"
+        verdict = "deny" if not approves(id, row.kind) else "answer" if row.kind == "question" else "approve"
+        decision = Decision(verdict, "The operator says so.", answer="red" if verdict == "answer" else None)
         owner = Identity(row.user, row.tenant)
         self.world.write("decide", row.tool, id, approval=row.approval_id, kind=row.kind, verdict=verdict)
         self.points.reach("decide")
         try:
-            await runtime.decide(row.approval_id, Decision(verdict, reason="The operator says so."), by=owner)
+            await runtime.decide(row.approval_id, decision, by=owner)
         except ApprovalProblem as problem:
             if problem.kind != "decided":  # by another process, or by an earlier life
                 raise

@@ -5,18 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from glassloop import Agent, Identity, tool
-from glassloop.core.errors import ConfigurationError
+from glassloop.core.errors import ConfigurationError, ToolDefinitionError
 from glassloop.core.messages import ToolResult
 from glassloop.core.result import Decision, PendingApproval
 from glassloop.middleware.approval import Approval
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.runtime import Runtime
 from glassloop.stores import Store, open_store
+from glassloop.teams import agent_tool
 
 
 @pytest.fixture
@@ -125,6 +126,47 @@ async def test_an_approval_that_has_expired_is_not_asked_about(store: Store) -> 
     await asyncio.sleep(0.01)
     result = await agent.resume(waiting.run_id, store=store, approve=lambda pending: True)
     assert (result.outcome, paid) == ("waiting", [])
+
+
+async def test_a_decision_that_comes_too_late_is_refused_wherever_it_is_given(store: Store) -> None:
+    """synaptent/aragora#1995: only one of two ways to decide looks at the time."""
+    agent, paid = payer(1, middleware=[Approval(expires=0.001)])
+    top = Agent(ScriptedModel([call("desk", task="pay"), "done"]), [agent_tool(agent)], name="top")
+    for runs in (agent, top):
+        waiting = await runs.run("go", store=store)
+        await asyncio.sleep(0.01)
+        with pytest.raises(ConfigurationError, match="time to decide has passed"):
+            await runs.resume(waiting.run_id, store=store, decisions={waiting.pending[0].approval_id: True})
+        status = next(row.status for row in await store.journal.runs() if row.id == waiting.run_id)
+        assert (status, paid) == ("waiting", [])
+
+
+@pytest.mark.parametrize("answer", ["no", 1, {"approved": False}])
+async def test_only_true_and_a_decision_approve(answer: Any, store: Store) -> None:
+    """pydantic/pydantic-ai#8060: a value that is no decision let the call run."""
+    agent, paid = payer(1)
+    waiting = await agent.run("go", store=store, approve=lambda _: answer)
+    assert (waiting.outcome, paid) == ("waiting", [])
+    held = waiting.pending[0].approval_id
+    wrongs: list[Any] = [None, answer]
+    for wrong in wrongs:
+        with pytest.raises(ConfigurationError, match="True, False or a Decision"):
+            await agent.resume(waiting.run_id, store=store, decisions={held: wrong})
+    assert paid == []
+    done = await agent.resume(waiting.run_id, store=store, decisions={held: True})
+    assert (done.outcome, paid) == ("completed", [1])
+
+
+def test_who_says_which_calls_ask_is_not_async() -> None:
+    """openai/openai-agents-python#5066: what the predicate looks at, and gives, must be what is acted upon."""
+
+    async def large(*_: Any) -> bool:
+        return False
+
+    with pytest.raises(ToolDefinitionError, match="approval must not be async"):
+        tool(len, name="count", approval=cast("Any", large))
+    with pytest.raises(ConfigurationError, match="must not be async"):
+        Approval(cast("Any", large))
 
 
 async def test_a_run_that_is_cancelled_while_the_human_thinks_is_cancelled(store: Store) -> None:

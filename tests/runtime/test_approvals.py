@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glassloop import Agent, Identity, tool
+from glassloop import Agent, Identity, RunContext, tool
 from glassloop.core.errors import StoreError
 from glassloop.core.events import ApprovalDecided, Event
 from glassloop.core.messages import ToolResult
@@ -16,6 +16,8 @@ from glassloop.core.result import Decision
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.runtime import ApprovalProblem, Runtime
 from glassloop.stores import Store, open_store
+from glassloop.tools.tool import Tool
+from glassloop.tools.toolset import DynamicToolset
 
 ANN = Identity("ann", "acme")
 BOB = Identity("bob", "acme")
@@ -43,6 +45,44 @@ def payer(*people: str) -> tuple[Agent, list[str]]:
         return [call("pay", to=one) for one in people] if not done else "done"
 
     return Agent(ScriptedModel(answer), [pay], name="desk"), paid
+
+
+async def test_an_edit_needs_the_role_also_for_tools_that_are_made_for_each_run(store: Store) -> None:
+    """vinhnx/VTCode#749: arguments that were edited run under the decision that was asked for those before."""
+    paid: list[int] = []
+
+    @tool(effect="write", approval=lambda arguments: "supervisor" if arguments["amount"] > 500 else True)
+    def refund(amount: int) -> str:
+        """Pay back."""
+        paid.append(amount)
+        return f"refunded {amount}"
+
+    def tools_of(context: RunContext) -> list[Tool]:
+        return [refund] if context.tenant == "acme" else []
+
+    agent = Agent(ScriptedModel([call("refund", amount=100), "done"]), [DynamicToolset(tools_of)], name="desk")
+    async with Runtime(agent, store=store) as runtime:
+        result = await runtime.run("desk", "go", identity=ANN)
+        held = result.pending[0].approval_id
+        for arguments, kind in (({"amount": 900}, "forbidden"), ({"amount": "much"}, "invalid")):
+            with pytest.raises(ApprovalProblem) as refused:
+                await runtime.decide(held, Decision("edit", arguments=arguments), by=ANN)
+            assert refused.value.kind == kind
+        await runtime.decide(held, Decision("edit", arguments={"amount": 400}), by=ANN)
+        assert (await runtime.wait(result.run_id)).outcome == "completed"
+    assert paid == [400]
+
+
+async def test_a_call_that_is_held_already_is_not_asked_about_again(store: Store) -> None:
+    """curie-eng/curie#2885: the model asks once more, and a human has the same card twice."""
+    agent, paid = payer("eve", "eve", "dan")
+    async with Runtime(agent, store=store) as runtime:
+        result = await runtime.run("desk", "go", identity=ANN, approvals="defer")
+        assert [one.arguments for one in result.pending] == [{"to": "eve"}, {"to": "dan"}]
+        first, again, other = (one.content for one in result.tool_executions)
+        assert first == again != other
+        await runtime.decide(result.pending[0].approval_id, Decision(), by=ANN)
+        assert paid == ["eve"]
 
 
 async def test_what_was_decided_is_listed_newest_first(store: Store) -> None:

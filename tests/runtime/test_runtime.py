@@ -399,6 +399,40 @@ async def test_cancelling_reaches_the_tool_and_is_recorded(store: Store) -> None
         assert not await runtime.cancel(run_id)
 
 
+async def test_a_run_that_waits_for_its_session_can_be_cancelled(store: Store) -> None:
+    """HKUDS/Vibe-Trading#638, alfredang/AI-LMS-TMS#92: what is queued has no driver that could see the cancellation."""
+    gate = asyncio.Event()
+
+    async def work() -> str:
+        """Work."""
+        await gate.wait()
+        return "worked"
+
+    who = Identity("ann", session="talk")
+    async with Runtime(desk(call("work"), tools=[work]), store=store) as runtime:
+        first = await runtime.start("desk", "one", identity=who)
+        second = await runtime.start("desk", "two", identity=who)
+        await asyncio.sleep(0.05)  # it has come to its place behind the first
+        assert await runtime.cancel(second, by=ANN)
+        result = await asyncio.wait_for(runtime.wait(second), 5)
+        assert (result.outcome, result.steps) == ("cancelled", 0)
+        gate.set()
+        assert (await runtime.wait(first)).output == "done: worked"
+        third = await runtime.run("desk", "three", identity=who)
+        assert third.outcome == "completed"
+    said = [message.text for message in await store.sessions.load("talk") if isinstance(message, UserMessage)]
+    assert sorted(said) == ["one", "three", "two"]
+
+
+async def test_a_run_that_is_cancelled_before_it_began_ends_at_once() -> None:
+    """HKUDS/Vibe-Trading#638: the model is called although the cancellation had been accepted."""
+    async with Runtime(desk(call("ticket", title="a")), store="memory:") as runtime:
+        run_id = await runtime.start("desk", "go", identity=ANN)
+        assert await runtime.cancel(run_id, by=ANN)
+        result = await asyncio.wait_for(runtime.wait(run_id), 1)
+        assert (result.outcome, result.steps) == ("cancelled", 0)
+
+
 async def test_a_parked_run_can_be_cancelled(store: Store) -> None:
     async with Runtime(desk(call("ticket", title="a")), store=store) as runtime:
         waiting = await runtime.run("desk", "go", identity=ANN)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from glassloop import Agent, tool
+from glassloop import Agent, ask_human, tool
 from glassloop.runtime import Runtime
 from glassloop.server import make_auth
 from glassloop.server.auth import Auth
@@ -275,3 +275,73 @@ async def test_what_was_decided_is_listed(serve: Callable[..., Any], desk: Desk)
     assert await listed("status=pending") == await listed("") == [third]
     assert await listed("status=any", site.bob) == []
     assert (await site.alice.get("/v1/approvals?status=lost")).status == 422
+
+
+# Questions
+
+
+def painter() -> Agent:
+    """An agent whose tool asks which colour, and then what for."""
+
+    def paint() -> str:
+        """Paint."""
+        colour = ask_human("Which colour?", choices=["red", "blue"])
+        return f"{colour} for {ask_human('What for?')}"
+
+    def brain(request: Any) -> Any:
+        last = request.messages[-1]
+        return call("paint") if last.role == "user" else f"The tool said: {getattr(last, 'content', '')}"
+
+    return Agent(ScriptedModel(brain), [paint], name="painter")
+
+
+async def test_a_question_is_listed_with_its_choices_and_answered(serve: Callable[..., Any]) -> None:
+    site = await serve(painter())
+    run_id, asked = await held(site.alice)
+    [pending] = (await site.alice.get(f"/v1/runs/{run_id}")).json["pending_approvals"]
+    assert (pending["kind"], pending["summary"], pending["choices"]) == ("question", "Which colour?", ["red", "blue"])
+    [listed] = (await site.alice.get("/v1/approvals")).json["approvals"]
+    assert (listed["kind"], listed["choices"], listed["answer"]) == ("question", ["red", "blue"], None)
+    decided = await site.alice.post(f"/v1/approvals/{asked}", {"decision": "answer", "answer": "blue"})
+    assert (decided.status, decided.json["decision"]) == (200, "answer")
+    [second] = (await site.alice.rested(run_id))["pending_approvals"]
+    assert (second["summary"], second["choices"]) == ("What for?", [])
+    await site.alice.post(f"/v1/approvals/{second['approval_id']}", {"decision": "answer", "answer": "我的房子"})
+    assert (await site.alice.rested(run_id))["output"] == "The tool said: blue for 我的房子"
+    [last, first] = (await site.alice.get("/v1/approvals?status=answered")).json["approvals"]
+    assert (first["answer"], first["decided_by"], last["answer"]) == ("blue", "alice", "我的房子")
+    assert [each["approval_id"] for each in (await site.alice.get("/v1/approvals?status=decided")).json["approvals"]]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"decision": "approve"}, "decision"),
+        ({"decision": "edit", "args": {}}, "decision"),
+        ({"decision": "answer", "answer": "green"}, "answer"),
+        ({"decision": "answer", "answer": "  "}, "answer"),
+        ({"decision": "answer"}, "body"),
+        ({"decision": "deny", "answer": "red"}, "body"),
+    ],
+)
+async def test_what_is_no_answer_to_a_question_is_refused(
+    serve: Callable[..., Any], body: dict[str, Any], field: str
+) -> None:
+    site = await serve(painter())
+    _, asked = await held(site.alice)
+    refused = await site.alice.post(f"/v1/approvals/{asked}", body)
+    problem = refused.problem
+    assert refused.status == 422
+    assert [error["field"] for error in problem["errors"]] == [field]
+    assert (await site.alice.get(f"/v1/approvals/{asked}")).json["status"] == "pending"
+
+
+async def test_only_the_owner_answers_and_only_a_question_is_answered(serve: Callable[..., Any], desk: Desk) -> None:
+    site = await serve([painter(), desk.agent()])
+    _, asked = await held(site.alice, agent="painter")
+    said = {"decision": "answer", "answer": "red"}
+    assert (await site.bob.post(f"/v1/approvals/{asked}", said)).status == 404
+    _, call_held = await held(site.alice, agent="desk")
+    refused = await site.alice.post(f"/v1/approvals/{call_held}", said)
+    assert (refused.status, refused.problem["code"]) == (422, "approval_invalid")
+    assert desk.refunds == []

@@ -201,7 +201,7 @@ def test_a_taken_port_is_said_in_a_sentence(launch: Launch) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         code, _, err = ended(launch("serve", "desk.py:scripted", "--demo", "--port", port))
-    assert (code, f"Cannot listen on 127.0.0.1 port {port}" in err) == (1, True)
+    assert (code, f"Cannot listen on 127.0.0.1 port {port} (address already in use): use" in err) == (1, True)
 
 
 def test_a_fresh_key_works_and_is_printed_alone(launch: Launch, folder: Path) -> None:

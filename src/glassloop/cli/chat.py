@@ -35,14 +35,16 @@ def chat(
     Calls that need a human's yes are asked for at the prompt. Ctrl-C cancels the run, not the program; Ctrl-C twice at
     the prompt, Ctrl-D or /exit leaves. /help lists the commands.
     """
+    from glassloop.cli.output import json_alone
     from glassloop.cli.repl import Repl
     from glassloop.cli.running import Options
     from glassloop.cli.target import load_target
     from glassloop.core.ids import new_id
 
-    found = load_target(target)
-    limits = options.limits_of(
-        found.agent.limits, steps=max_steps, tokens=max_tokens, cost=max_cost, seconds=timeout, on_limit=on_limit
-    )
-    given = Options(store, model, session or new_id("chat"), user, limits, yes, tuple(role or ()))
-    return Repl(found, given, trace=trace, json=json, no_color=no_color, debug=debug).run()
+    with json_alone(json):
+        found = load_target(target)
+        limits = options.limits_of(
+            found.agent.limits, steps=max_steps, tokens=max_tokens, cost=max_cost, seconds=timeout, on_limit=on_limit
+        )
+        given = Options(store, model, session or new_id("chat"), user, limits, yes, tuple(role or ()))
+        return Repl(found, given, trace=trace, json=json, no_color=no_color, debug=debug).run()

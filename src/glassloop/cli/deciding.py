@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from glassloop.cli.problems import Problem, say
+from glassloop.cli.watching import Ask, Said
 from glassloop.core.context import Identity
 from glassloop.core.result import Decision, PendingApproval
 
@@ -18,20 +19,20 @@ class Decider:
     """Asks about the calls that one with these roles may decide; any other waits for somebody who may.
 
     Args:
-        ask: what the human, or `--yes`, says to a call.
+        ask: what the human, or `--yes`, says to a call; `park` leaves it to somebody else.
         agent: whose calls they are.
         roles: what the human may decide beside what asks for no role.
     """
 
-    def __init__(self, ask: Callable[[PendingApproval], Decision], agent: Runnable, roles: Iterable[str]) -> None:
+    def __init__(self, ask: Ask, agent: Runnable, roles: Iterable[str]) -> None:
         self._ask = ask
         self._agent = agent
         self._who = Identity(roles=tuple(roles))
         self._left: set[str] = set()
 
-    def __call__(self, pending: PendingApproval) -> Decision | Literal["park"]:
+    def __call__(self, pending: PendingApproval) -> Said:
         """Ask until there is an answer that counts."""
-        from glassloop.runtime.approvals import ApprovalProblem, check_edit
+        from glassloop.runtime.approvals import ApprovalProblem, check_edit, check_fit
 
         if pending.role is not None and pending.role not in self._who.roles:
             if pending.approval_id not in self._left:
@@ -40,7 +41,10 @@ class Decider:
             return "park"
         while True:
             decision = self._ask(pending)
+            if decision == "park":
+                return decision
             try:
+                check_fit(decision, pending.kind, pending.choices)
                 check_edit(self._agent, pending.tool, decision, self._who)
             except ApprovalProblem as problem:
                 say(str(problem))
@@ -48,16 +52,17 @@ class Decider:
             return decision
 
 
-def check_decision(row: ApprovalRow, roles: Iterable[str]) -> None:
+def check_decision(row: ApprovalRow, decision: Decision, roles: Iterable[str]) -> None:
     """Refuse a decision on the command line that a server would refuse from the run's owner with these roles.
 
     Raises:
-        Problem: a role is needed that is not there, the time to decide has passed, or the call was deferred and so
-            runs where its agent is served.
+        Problem: a role is needed that is not there, the time to decide has passed, the decision does not fit what was
+            asked, or the call was deferred and so runs where its agent is served.
     """
+    from glassloop.core.encoding import loads
     from glassloop.journal.projection import WITHDRAW
     from glassloop.journal.recorder import now_ms
-    from glassloop.runtime.approvals import ApprovalProblem, check
+    from glassloop.runtime.approvals import ApprovalProblem, check, check_fit
 
     if row.decision not in (None, WITHDRAW):
         return  # the run says whether it is the same decision again
@@ -65,6 +70,9 @@ def check_decision(row: ApprovalRow, roles: Iterable[str]) -> None:
         raise Problem(f"{row.approval_id} was deferred: it is decided where its agent is served (glassloop serve).")
     try:
         check(row, Identity(row.user, row.tenant, tuple(roles)), now_ms())
+        check_fit(decision, row.kind, loads(row.choices))
     except ApprovalProblem as problem:
         hint = f" Give --role {row.role}, as somebody who has it would." if problem.kind == "forbidden" else ""
+        if problem.about == "decision" and row.kind == "question":
+            hint = f' Give --answer {row.approval_id}="..."'
         raise Problem(f"{row.approval_id}: {problem}{hint}") from None

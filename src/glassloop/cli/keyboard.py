@@ -8,6 +8,7 @@ import sys
 from dataclasses import dataclass
 from typing import Any, cast
 
+from glassloop.cli.output import standard_output
 from glassloop.cli.plans import plan_of, show_plan
 from glassloop.cli.printable import printable
 from glassloop.cli.signals import insist_on_interrupts
@@ -26,7 +27,9 @@ class Lines:
 
     def __init__(self) -> None:
         self.terminal = sys.stdin.isatty()
-        self._readline = _readline() if self.terminal and sys.stdout.isatty() else None
+        # Python edits lines on standard output alone, which may be kept for JSON
+        may_edit = self.terminal and sys.stdout is standard_output() and sys.stdout.isatty()
+        self._readline = _readline() if may_edit else None
         if self._readline is not None:
             insist_on_interrupts()
 
@@ -86,7 +89,7 @@ _PLAN = _Words(
 
 
 class Approvals:
-    """Asks about held calls: yes, no with a reason for the model, or other arguments; and about plans.
+    """Asks about held calls: yes, no with a reason for the model, or other arguments; about plans; and what calls ask.
 
     Args:
         lines: where the answers come from.
@@ -105,12 +108,17 @@ class Approvals:
         """
         self._show(pending)
         try:
-            return self._decision(pending)
+            return self._answer(pending) if pending.kind == "question" else self._decision(pending)
         except EOFError:
             self._tell("")
             return Decision("deny", reason="nobody answered", by=self.by)
 
     def _show(self, pending: PendingApproval) -> None:
+        if pending.kind == "question":
+            self._tell(f"{pending.tool} asks: {pending.summary}")
+            for number, choice in enumerate(pending.choices, 1):
+                self._tell(f"  {number}. {choice}")
+            return
         role = f", needs the role {pending.role}" if pending.role else ""
         plan = plan_of(pending)
         if plan is not None:
@@ -136,6 +144,17 @@ class Approvals:
                 return Decision("edit", by=self.by, arguments=arguments)
             if answer not in _EDIT:
                 self._tell("Please answer y, n or e.")
+
+    def _answer(self, pending: PendingApproval) -> Decision:
+        """Ask until there is an answer: where there are choices, one of them or its number."""
+        choices = pending.choices
+        numbers = {str(number): choice for number, choice in enumerate(choices, 1)}
+        while True:
+            said = self.lines.read("Your answer (its number will do): " if choices else "Your answer: ").strip()
+            answer = said if said in choices else numbers.get(said, "" if choices else said)
+            if answer:
+                return Decision("answer", by=self.by, answer=answer)
+            self._tell("Please give one of these answers." if choices else "Please answer; Ctrl-D gives none.")
 
     def _edited(self, pending: PendingApproval, words: _Words) -> dict[str, Any] | None:
         shown: Any = pending.arguments["plan"] if words is _PLAN else dict(pending.arguments)

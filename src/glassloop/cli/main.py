@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Sequence
@@ -10,20 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from glassloop.cli.chat import EXAMPLES as CHAT_EXAMPLES
-from glassloop.cli.chat import chat
-from glassloop.cli.doctor import EXAMPLES as DOCTOR_EXAMPLES
-from glassloop.cli.doctor import doctor
-from glassloop.cli.ingest import EXAMPLES as INGEST_EXAMPLES
-from glassloop.cli.ingest import ingest
+from glassloop.cli import chat, doctor, ingest, run, serve
 from glassloop.cli.keys import keys
 from glassloop.cli.knowledge import knowledge
 from glassloop.cli.problems import CANCELLED, OK, leave_at_once, report
-from glassloop.cli.run import EXAMPLES as RUN_EXAMPLES
-from glassloop.cli.run import run
 from glassloop.cli.runs import runs
-from glassloop.cli.serve import EXAMPLES as SERVE_EXAMPLES
-from glassloop.cli.serve import serve
 
 _HELP = """Run agents, and look into every run.
 
@@ -47,14 +39,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"]},
 )
-app.command(epilog=RUN_EXAMPLES)(run)
-app.command(epilog=CHAT_EXAMPLES)(chat)
+app.command(epilog=run.EXAMPLES)(run.run)
+app.command(epilog=chat.EXAMPLES)(chat.chat)
 app.add_typer(runs, name="runs")
-app.command(epilog=SERVE_EXAMPLES)(serve)
+app.command(epilog=serve.EXAMPLES)(serve.serve)
 app.add_typer(keys, name="keys")
-app.command(epilog=INGEST_EXAMPLES)(ingest)
+app.command(epilog=ingest.EXAMPLES)(ingest.ingest)
 app.add_typer(knowledge, name="knowledge")
-app.command(epilog=DOCTOR_EXAMPLES)(doctor)
+app.command(epilog=doctor.EXAMPLES)(doctor.doctor)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -88,7 +80,10 @@ def _held_up() -> bool:
 
 
 def _prepare_streams() -> None:
-    """Let no character that the terminal cannot show, or that is not text, end the program."""
+    """Let no closed stream end the program, and no character that the terminal cannot show, or that is not text."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115 - until the program ends
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:

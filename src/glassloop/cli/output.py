@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import asdict
 from typing import Any, TextIO
 
@@ -23,6 +24,29 @@ def use_colour(no_color: bool, out: TextIO | None = None) -> bool:
     return not plain and (out or sys.stdout).isatty()
 
 
+_standard_output: TextIO | None = None
+
+
+@contextmanager
+def json_alone(json: bool) -> Generator[None]:
+    """With `json`, what an agent's own code prints goes to standard error: standard output has JSON alone."""
+    global _standard_output
+    if not json:
+        yield
+        return
+    _standard_output = sys.stdout
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        _standard_output = None
+
+
+def standard_output() -> TextIO:
+    """Standard output, also where `json_alone` keeps others from it."""
+    return _standard_output or sys.stdout
+
+
 def write(text: str) -> None:
     """Text to standard output at once, harmless to a terminal."""
     sys.stdout.write(printable(text) if sys.stdout.isatty() else text)
@@ -32,9 +56,10 @@ def write(text: str) -> None:
 def print_json(value: object) -> None:
     """One JSON value: on one line for programs, indented for a human; ASCII where the output cannot hold more."""
     plain = json.loads(dumps(value))
-    ascii_only = (sys.stdout.encoding or "ascii").lower().replace("-", "") not in ("utf8", "utf16", "utf32")
-    sys.stdout.write(json.dumps(plain, ensure_ascii=ascii_only, indent=2 if sys.stdout.isatty() else None) + "\n")
-    sys.stdout.flush()
+    out = standard_output()
+    ascii_only = (out.encoding or "ascii").lower().replace("-", "") not in ("utf8", "utf16", "utf32")
+    out.write(json.dumps(plain, ensure_ascii=ascii_only, indent=2 if out.isatty() else None) + "\n")
+    out.flush()
 
 
 def result_as_dict(result: RunResult) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def report(error: BaseException, *, debug: bool = False, json: bool = False) -> 
     message, code = _described(error, debug)
     say(f"Error: {message}")
     if json:
-        sys.stdout.write(dumps({"error": message, "exit_code": code}) + "\n")
+        with suppress(OSError):  # it may be standard output that failed
+            sys.stdout.write(dumps({"error": message, "exit_code": code}) + "\n")
+            sys.stdout.flush()
     return code
 
 

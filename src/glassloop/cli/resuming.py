@@ -31,19 +31,31 @@ if TYPE_CHECKING:
 Decisions = Mapping[str, Decision]
 
 
-def decisions_of(approved: Iterable[str], denied: Iterable[str], reason: str | None) -> dict[str, Decision]:
-    """What `--approve`, `--deny` and `--reason` say, by approval id.
+def decisions_of(
+    approved: Iterable[str], denied: Iterable[str], answered: Iterable[str], reason: str | None
+) -> dict[str, Decision]:
+    """What `--approve`, `--deny`, `--answer` and `--reason` say, by approval id.
 
     Raises:
-        UsageProblem: a call is both approved and denied, or there is a reason for nothing.
+        UsageProblem: a call is decided in two ways, an answer is not one, or there is a reason for nothing.
     """
-    yes, no = set(approved), set(denied)
+    yes, no, answers = set(approved), set(denied), dict(map(_answer, answered))
     if both := sorted(yes & no):
         raise UsageProblem(f"{both[0]} cannot be both approved and denied.")
+    if both := sorted((yes | no) & answers.keys()):
+        raise UsageProblem(f"{both[0]} cannot be answered and decided otherwise, too.")
     if reason and not no:
         raise UsageProblem("--reason belongs to --deny: say which call is denied.")
     refusals = dict.fromkeys(no, Decision("deny", reason=reason, by=login()))
-    return {**dict.fromkeys(yes, Decision("approve", by=login())), **refusals}
+    given = {each: Decision("answer", by=login(), answer=answer) for each, answer in answers.items()}
+    return {**dict.fromkeys(yes, Decision("approve", by=login())), **refusals, **given}
+
+
+def _answer(given: str) -> tuple[str, str]:
+    approval_id, sign, answer = given.partition("=")
+    if not sign or not answer.strip():
+        raise UsageProblem(f'--answer needs the approval and the answer: --answer {approval_id or "APPROVAL"}="..."')
+    return approval_id, answer
 
 
 def go_on(
@@ -87,8 +99,9 @@ def _answers(state: State, decisions: Decisions, ask: Ask | None) -> Decisions:
     answers: dict[str, Decision] = {}
     if ask is None:
         return answers
+    held = {one.approval_id for call_id in state.open_calls if (one := state.held_by(call_id)) is not None}
     for pending in result_of(state).pending:
-        if state.asked[pending.call_id].mode == "defer" or pending.approval_id in decisions:
+        if pending.approval_id not in held or pending.approval_id in decisions:
             continue
         said = ask(pending)
         if said != "park":
@@ -100,10 +113,10 @@ def _check(store: Store, background: Background, run_id: str, decisions: Decisio
     """Refuse decisions that are not theirs to take; of an approval that the run does not have, the run tells."""
     from glassloop.journal.projection import ApprovalFilter
 
-    for approval_id in decisions:
+    for approval_id, decision in decisions.items():
         for row in background.call(store.journal.approvals(ApprovalFilter(id=approval_id))):
             if root_of(row.run_id) == run_id:
-                check_decision(row, roles)
+                check_decision(row, decision, roles)
 
 
 class _Resumption:

@@ -45,17 +45,18 @@ def run(
     A call that needs a human's yes is asked for at the terminal; without one the run rests (exit code 4) and goes on
     with `glassloop runs resume`. Ctrl-C cancels the run.
     """
-    from glassloop.cli.output import View, use_colour
+    from glassloop.cli.output import View, json_alone, use_colour
     from glassloop.cli.running import Options, answer
     from glassloop.cli.target import load_target
 
     asked = _question(question)
-    found = load_target(target)
-    limits = options.limits_of(
-        found.agent.limits, steps=max_steps, tokens=max_tokens, cost=max_cost, seconds=timeout, on_limit=on_limit
-    )
-    view = View(trace=trace, json=json, colour=use_colour(no_color))
-    return answer(found, asked, view, Options(store, model, session, user, limits, yes, tuple(role or ())))
+    with json_alone(json):
+        found = load_target(target)
+        limits = options.limits_of(
+            found.agent.limits, steps=max_steps, tokens=max_tokens, cost=max_cost, seconds=timeout, on_limit=on_limit
+        )
+        view = View(trace=trace, json=json, colour=use_colour(no_color))
+        return answer(found, asked, view, Options(store, model, session, user, limits, yes, tuple(role or ())))
 
 
 def _question(given: str | None) -> str:

@@ -19,7 +19,7 @@ from glassloop.cli.problems import say
 from glassloop.cli.recorded import opened
 from glassloop.cli.signals import ended_by_signals
 from glassloop.cli.target import Target
-from glassloop.cli.watching import Ask, Begin, Interrupted, watch
+from glassloop.cli.watching import Ask, Begin, Interrupted, Said, watch
 from glassloop.core.context import Identity
 from glassloop.core.errors import ConfigurationError
 from glassloop.core.limits import Limits
@@ -165,9 +165,9 @@ def asker(given: Options, agent: Runnable) -> Ask | None:
     return Decider(Approvals(lines, given.user), agent, given.roles) if terminal else None
 
 
-def approve(pending: PendingApproval) -> Decision:
-    """What `--yes` says to every question."""
-    return Decision("approve", by=login())
+def approve(pending: PendingApproval) -> Said:
+    """What `--yes` says to every call; one that asks something it leaves to somebody who can answer."""
+    return "park" if pending.kind == "question" else Decision("approve", by=login())
 
 
 def _explain_waiting(result: RunResult, target: Target, where: str) -> None:
@@ -175,14 +175,24 @@ def _explain_waiting(result: RunResult, target: Target, where: str) -> None:
     calls = "call waits" if len(result.pending) == 1 else "calls wait"
     say(f"{len(result.pending)} {calls} for a human's decision:")
     for pending in result.pending:
-        role = f", needs the role {pending.role}" if pending.role else ""
-        say(f"  {pending.approval_id}  {pending.summary}  (risk {pending.risk}{role})")
+        say(f"  {pending.approval_id}  {_waits_for(pending)}")
         if (plan := plan_of(pending)) is not None:
             show_plan(plan)
     first = result.pending[0].approval_id if result.pending else "APPROVAL"
     if result.pending and result.pending[0].role:
         where = f" --role {result.pending[0].role}{where}"
+    verb, how = "Decide", f"--approve {first}"
+    if result.pending and result.pending[0].kind == "question":
+        verb, how = "Answer", f'--answer {first}="..."'
     say(
-        f"Decide with: glassloop runs resume {result.run_id} {target.text} --approve {first}{where} "
+        f"{verb} with: glassloop runs resume {result.run_id} {target.text} {how}{where} "
         f'(or --deny {first} --reason "...").'
     )
+
+
+def _waits_for(pending: PendingApproval) -> str:
+    if pending.kind == "question":
+        choices = f"  ({', '.join(pending.choices)})" if pending.choices else ""
+        return f"{pending.tool} asks: {pending.summary}{choices}"
+    role = f", needs the role {pending.role}" if pending.role else ""
+    return f"{pending.summary}  (risk {pending.risk}{role})"

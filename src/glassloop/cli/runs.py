@@ -35,6 +35,7 @@ _RESUME = """\b
 Examples:
   glassloop runs resume run_0m7x3k orders.py:agent --approve appr_0m7x3m
   glassloop runs resume run_0m7x3k orders.py:agent --deny appr_0m7x3m --reason "not this customer"
+  glassloop runs resume run_0m7x3k orders.py:agent --answer appr_0m7x3m="the blue one"
   glassloop runs resume run_0m7x3k examples/minimal.py:agent --max-steps 40
 """
 
@@ -110,6 +111,10 @@ def resume(
     reason: Annotated[
         str | None, typer.Option("--reason", metavar="TEXT", help="Why it is denied, for the model.")
     ] = None,
+    answer: Annotated[
+        list[str] | None,
+        typer.Option("--answer", metavar="APPROVAL=TEXT", help="Answer what this call asks; repeatable."),
+    ] = None,
     role: options.Roles = None,
     trace: options.Trace = False,
     json: options.Json = False,
@@ -128,16 +133,17 @@ def resume(
 
     Limits count the whole run, with what it did before. At a terminal, calls that wait are asked for.
     """
-    from glassloop.cli.output import View, use_colour
+    from glassloop.cli.output import View, json_alone, use_colour
     from glassloop.cli.resuming import decisions_of, go_on
     from glassloop.cli.running import Options
     from glassloop.cli.target import load_target
 
-    found = load_target(target)
-    decisions = decisions_of(approve or (), deny or (), reason)
+    decisions = decisions_of(approve or (), deny or (), answer or (), reason)
     changed = {"steps": max_steps, "tokens": max_tokens, "seconds": timeout, "cost": max_cost, "on_limit": on_limit}
-    view = View(trace=trace, json=json, colour=use_colour(no_color))
-    return go_on(run, found, view, Options(store, model, yes=yes, roles=tuple(role or ())), decisions, changed)
+    with json_alone(json):
+        found = load_target(target)
+        view = View(trace=trace, json=json, colour=use_colour(no_color))
+        return go_on(run, found, view, Options(store, model, yes=yes, roles=tuple(role or ())), decisions, changed)
 
 
 def _check_status(status: str | None) -> None:

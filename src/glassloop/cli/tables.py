@@ -60,14 +60,15 @@ def print_table(
         width = max(cell_len(name), *(line[index].cell_len for line in cells))
         room += width + _GAP
         table.add_column(name, width=width, no_wrap=True, justify="right" if name in numbers else "left")
-    table.add_column(names[-1], no_wrap=True, overflow="ellipsis")
+    wanted = get_terminal_size().columns if sys.stdout.isatty() else _WIDE
+    width = max(wanted, room + _SHORTEST_LAST)
+    longest = max(cell_len(names[-1]), *(line[-1].cell_len for line in cells))
+    table.add_column(names[-1], width=min(longest, width - room), no_wrap=True, overflow="ellipsis")
     for line in cells:
         for name, style in (styles or {}).items():
             cell = line[names.index(name)]
             cell.stylize(style(cell.plain))
         table.add_row(*line)
-    wanted = get_terminal_size().columns if sys.stdout.isatty() else _WIDE
-    width = max(wanted, room + _SHORTEST_LAST)
     Console(file=sys.stdout, width=width, color_system="auto" if colour else None, highlight=False).print(table)
 
 

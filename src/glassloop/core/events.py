@@ -1,7 +1,7 @@
 """The events of a run: what the journal is made of.
 
 `{run_id, seq, type, v, at, step, data}`. State is a fold over them; every face reads them. A new kind of event is
-one more dataclass in `EVENT_TYPES`; a changed one raises its `v` and is upcast on read. An event of a type that this
+one more dataclass in `JournalData`; a changed one raises its `v` and is upcast on read. An event of a type that this
 version does not know is kept as `Unknown` and ignored by the fold.
 """
 
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, get_args
 
 from pydantic import TypeAdapter
 
@@ -41,6 +41,7 @@ NudgeReason = Literal[
     "bad_tool_call",
     "repetition",
     "bad_output",  # the answer does not fit the agent's output type
+    "limit_raised",  # the run goes on with new limits from an answer that was to be its last
     "schema_mode",  # a call written as text: from here on tools travel as a JSON Schema
 ]
 
@@ -50,7 +51,7 @@ class RunStarted:
     """The run exists. Its session's messages, or `history`, come before its input.
 
     A run of kind `call` has no model: it is one call, held and approved later, or a step of a plan. `parent` is the run
-    that it belongs to.
+    that it belongs to, `speaker` the agent whose call it is, where the conversation had been handed to another.
     """
 
     type: ClassVar[str] = "run_started"
@@ -64,6 +65,7 @@ class RunStarted:
     parent: str | None = None
     call: ToolCall | None = None
     approvals: ApprovalMode | None = None
+    speaker: str | None = None
 
 
 @dataclass(frozen=True)
@@ -264,8 +266,12 @@ class ToolFinished:
 class ApprovalAsked:
     """A human must decide on one exact call; `fingerprint` binds tool and arguments.
 
-    `kind` tells a call that wants to run from one that had begun before a crash and may have happened (`doubt`). `mode`
+    `kind` tells a call that wants to run from one that had begun before a crash and may have happened (`doubt`), and
+    from one whose function asks something (`question`): it has left by itself, and runs again with the answer. `mode`
     is how it is held: the call waits, the run parks, or the call is deferred and runs later by itself.
+
+    Of a question `summary` is its text, `choices` what may be answered (empty: anything), and `place` how many
+    questions of the call come before it.
     """
 
     type: ClassVar[str] = "approval_asked"
@@ -278,20 +284,23 @@ class ApprovalAsked:
     risk: str = "high"
     role: str | None = None
     expires_at: int | None = None
-    kind: Literal["call", "doubt"] = "call"
+    kind: Literal["call", "doubt", "question"] = "call"
     mode: ApprovalMode = "park"
+    choices: tuple[str, ...] = ()
+    place: int = 0
 
 
 @dataclass(frozen=True)
 class ApprovalDecided:
-    """A human decided (external event)."""
+    """A human decided, or answered a question (external event)."""
 
     type: ClassVar[str] = "approval_decided"
     approval_id: str
-    decision: Literal["approve", "deny", "edit"]
+    decision: Literal["approve", "deny", "edit", "answer"]
     by: str | None = None
     reason: str | None = None
     arguments: str | None = None
+    answer: str | None = None
 
 
 @dataclass(frozen=True)
@@ -414,31 +423,7 @@ LiveData = TextDelta | ThinkingDelta | ReplyRestarted | ToolStarted | ToolProgre
 EventData = JournalData | LiveData
 
 EVENT_TYPES: dict[str, tuple[type[Any], int]] = {
-    cls.type: (cls, 1)
-    for cls in (
-        RunStarted,
-        DriverClaimed,
-        DriverRested,
-        AgentChanged,
-        ModelRequested,
-        AttemptFailed,
-        ModelReplied,
-        Nudged,
-        Summarized,
-        EffectStarted,
-        ToolAborted,
-        CallSuspended,
-        HandedOff,
-        ToolFinished,
-        UndoStarted,
-        UndoFinished,
-        ApprovalAsked,
-        ApprovalDecided,
-        CancelRequested,
-        SessionTold,
-        RunContinued,
-        RunFinished,
-    )
+    cls.type: (cls, 1) for cls in get_args(JournalData) if cls is not Unknown
 }
 """Every event type that this version writes, with its class and current version."""
 

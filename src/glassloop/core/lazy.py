@@ -8,8 +8,10 @@ from importlib import import_module
 from typing import Any
 
 
-def lazy(package: str, homes: Mapping[str, str], *, root: str | None = None) -> Callable[[str], Any]:
-    """The `__getattr__` of a package (PEP 562).
+def lazy(
+    package: str, homes: Mapping[str, str], *, root: str | None = None
+) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """The `__getattr__` and the `__dir__` of a package (PEP 562): the latter for who looks around, and for completion.
 
     Args:
         package: its `__name__`.
@@ -24,4 +26,7 @@ def lazy(package: str, homes: Mapping[str, str], *, root: str | None = None) -> 
         setattr(sys.modules[package], name, value)
         return value
 
-    return load
+    def names() -> list[str]:
+        return sorted({*vars(sys.modules[package]), *homes})
+
+    return load, names

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, Literal
 
@@ -58,14 +58,16 @@ class PendingApproval:
         call_id: our id of the call.
         tool: the tool.
         arguments: exactly what will run.
-        summary: one line for the human.
+        summary: one line for the human; the question, of one.
         risk: low, medium or high.
         role: who may decide, beside the owner; None for the owner alone.
         expires_at: UTC milliseconds, or None.
         provider_id: the provider's id of the call.
-        kind: `call`, or `doubt` for one that had begun before a crash and may have happened already.
+        kind: `call`, `doubt` for one that had begun before a crash and may have happened already, or `question` for one
+            whose function asks something (`ask_human`).
         run_id: the run that asks; one below another begins with that one's id and a point.
         agent: which agent asks.
+        choices: what may be answered to a question; empty for anything.
     """
 
     approval_id: str
@@ -77,9 +79,10 @@ class PendingApproval:
     role: str | None = None
     expires_at: int | None = None
     provider_id: str = ""
-    kind: Literal["call", "doubt"] = "call"
+    kind: Literal["call", "doubt", "question"] = "call"
     run_id: str = ""
     agent: str = ""
+    choices: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -87,16 +90,41 @@ class Decision:
     """What a human decided.
 
     Args:
-        decision: approve as it is, deny, or approve with other arguments.
+        decision: approve as it is, deny, or approve with other arguments; or answer what a tool asks.
         reason: for the model, when denied.
         by: who decided.
         arguments: the arguments to run instead (`edit`); validated again.
+        answer: what the tool is told (`answer`).
     """
 
-    decision: Literal["approve", "deny", "edit"] = "approve"
+    decision: Literal["approve", "deny", "edit", "answer"] = "approve"
     reason: str | None = None
     by: str | None = None
     arguments: Mapping[str, Any] | None = None
+    answer: str | None = None
+
+
+def misfit(decision: Decision | bool, kind: str, choices: Sequence[str]) -> str | None:
+    """Why a decision cannot be taken on what was asked, in one sentence; None where it can.
+
+    Args:
+        decision: what a human said. A bool says nothing about a question: "no" may be its answer, or none.
+        kind: of what was asked.
+        choices: what may be answered; empty for anything.
+    """
+    if not isinstance(decision, Decision | bool):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped code
+        return f"A decision is True, False or a Decision, and this is a {type(decision).__name__}."
+    said = decision.decision if isinstance(decision, Decision) else "approve"
+    if kind != "question":
+        return 'There is nothing to answer here: decide "approve", "deny" or "edit".' if said == "answer" else None
+    if said == "deny":
+        return None
+    answer = decision.answer if isinstance(decision, Decision) and said == "answer" else None
+    if answer is None or not answer.strip():
+        return 'This is a question: decide "answer" and say what the answer is, or decide "deny".'
+    if choices and answer not in choices:
+        return f"The answer must be one of these: {', '.join(choices)}."
+    return None
 
 
 OutputT = TypeVar("OutputT", default=Any)

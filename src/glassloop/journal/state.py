@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from glassloop.core.context import Identity
+from glassloop.core.estimate import written_tokens
 from glassloop.core.events import (
     AgentChanged,
     ApprovalAsked,
@@ -35,11 +36,15 @@ from glassloop.core.events import (
     UndoFinished,
     UndoStarted,
 )
+from glassloop.core.ids import without_ids
 from glassloop.core.limits import Limits
 from glassloop.core.messages import Message, Reply, Text, ToolCall, ToolResult
 from glassloop.core.usage import Usage
 
 Round = frozenset[tuple[str, str, str]]
+
+_BEGINS = frozenset({RunStarted, DriverClaimed, RunContinued})
+_OTHERS_SAY = frozenset({CancelRequested, SessionTold})
 
 
 @dataclass
@@ -54,6 +59,7 @@ class State:
             when the last of their step is known.
         history_length: how many messages of the conversation came before this run.
         step: model calls asked for.
+        unmetered: estimated tokens of the model calls of which the server has said no usage, or none.
         request: the last request for a step.
         answered: the request that the last reply answered.
         summaries: of the older part of the conversation, in the order they were made, with those that failed.
@@ -63,6 +69,7 @@ class State:
         used: approvals whose call has been started since.
         executions: every finished call with its step, in the order the results became known.
         asked: approvals asked for, by call id.
+        questions: what functions have asked a human, by call id, in that order.
         decided: decisions, by approval id.
         edits: what humans made of a call's arguments, by call id: the fingerprint of what was asked, and the arguments.
         tool_counts: finished calls by tool.
@@ -74,11 +81,13 @@ class State:
         asking: the model call in flight.
         suspended: calls that wait for a run below, with its id.
         speaker: the agent that has the conversation.
+        caller: the agent that had it when it made the latest calls, which are run with its tools.
         handoffs: steps in which it was handed on.
         rested: the driver has let go of the run.
         undone: undos that were begun, by call id, with their end where it is known.
         fresh_epoch: of the first driver that can have gone on with the run since it last ended.
         active_ms: time spent working, without the time the run was parked or nobody drove it.
+        raised: the run has got new limits since the last reply.
     """
 
     run_id: str = ""
@@ -93,6 +102,7 @@ class State:
     history_length: int = 0
     step: int = 0
     usage: Usage = field(default_factory=Usage)
+    unmetered: int = 0
     cost_usd: float | None = 0.0
     request: ModelRequested | None = None
     answered: ModelRequested | None = None
@@ -104,6 +114,7 @@ class State:
     used: set[str] = field(default_factory=set[str])
     executions: list[tuple[int, ToolFinished]] = field(default_factory=list[tuple[int, ToolFinished]])
     asked: dict[str, ApprovalAsked] = field(default_factory=dict[str, ApprovalAsked])
+    questions: dict[str, list[ApprovalAsked]] = field(default_factory=dict[str, list[ApprovalAsked]])
     decided: dict[str, ApprovalDecided] = field(default_factory=dict[str, ApprovalDecided])
     edits: dict[str, list[tuple[str, str]]] = field(default_factory=dict[str, list[tuple[str, str]]])
     tool_counts: Counter[str] = field(default_factory=Counter[str])
@@ -119,17 +130,48 @@ class State:
     asking: ModelRequested | None = None
     suspended: dict[str, str] = field(default_factory=dict[str, str])
     speaker: str = ""
+    caller: str = ""
     handoffs: list[int] = field(default_factory=list[int])
     fresh_epoch: int = 0
     started_at: int = 0
     last_at: int = 0
     active_ms: int = 0
+    raised: bool = False
 
     @property
     def last_reply(self) -> Reply | None:
         """The reply that the conversation ends with, if it does."""
         last = self.conversation[-1] if self.conversation else None
         return last if isinstance(last, Reply) else None
+
+    @property
+    def tokens(self) -> int:
+        """What counts against the limit of tokens: an estimate where servers do not report their usage."""
+        return self.usage.total + self.unmetered
+
+    def held_by(self, call_id: str) -> ApprovalAsked | None:
+        """What a human has yet to decide before the call can go on; None where nothing holds it here."""
+        questions = self.questions.get(call_id)
+        for asked in (self.asked.get(call_id), questions[-1] if questions else None):
+            if asked is not None and asked.mode != "defer" and asked.approval_id not in self.decided:
+                return asked
+        return None
+
+    def answers_to(self, call_id: str) -> list[tuple[str, str]]:
+        """The questions of a call that have been answered, with the answers, as its function will ask them again.
+
+        One that was asked in another's place has put an end to that and all that came after it.
+        """
+        asked: list[ApprovalAsked] = []
+        for question in self.questions.get(call_id, ()):
+            asked[question.place :] = [question]
+        answers: list[tuple[str, str]] = []
+        for question in asked:
+            decided = self.decided.get(question.approval_id)
+            if decided is None or decided.answer is None:
+                break
+            answers.append((question.summary, decided.answer))
+        return answers
 
     def apply(self, event: Event) -> None:
         """Fold one event in."""
@@ -172,7 +214,7 @@ class State:
             case DriverRested():
                 self.rested = True
             case ApprovalAsked():
-                self.asked[data.call_id] = data
+                self._ask(data)
             case ApprovalDecided():
                 self._decide(data)
             case CancelRequested():
@@ -181,6 +223,9 @@ class State:
                 self.limits = data.limits or self.limits
                 self.finished = self.failure = self.cancel = self.aborted = None
                 self.fresh_nudges.clear()
+                self.raised = data.limits is not None
+                if data.limits is not None:
+                    self.rounds.clear()
             case RunFinished():
                 self._finish(data)
             case _:
@@ -210,20 +255,17 @@ class State:
         A driver begins anew with its claim, since its clock is another than the last one's. The time until a decision
         is the human's. Who cancels has a clock of its own.
         """
-        match event.data:
-            case RunStarted() | DriverClaimed() | RunContinued():
-                self.last_at = event.at
-            case CancelRequested() | SessionTold():
-                pass
-            case ApprovalDecided():
-                self.last_at = max(self.last_at, event.at)
-            case _:
-                self.active_ms += max(0, event.at - self.last_at)
-                self.last_at = max(self.last_at, event.at)
+        kind = type(event.data)
+        if kind in _BEGINS:
+            self.last_at = event.at
+        elif kind not in _OTHERS_SAY and event.at > self.last_at:
+            if kind is not ApprovalDecided:
+                self.active_ms += event.at - self.last_at
+            self.last_at = event.at
 
     def _start(self, event: Event, data: RunStarted) -> None:
         self.run_id, self.agent, self.fingerprint = event.run_id, data.agent, data.fingerprint
-        self.speaker = data.agent
+        self.speaker = self.caller = data.speaker or data.agent
         self.kind = data.kind
         self.identity, self.limits = data.identity, data.limits
         self.conversation += data.history
@@ -243,6 +285,13 @@ class State:
         if data.output and not self.replies:  # a flow has no replies of its own, only what it comes to
             self.conversation.append(Reply((Text(data.output),)))
 
+    def _ask(self, data: ApprovalAsked) -> None:
+        if data.kind == "question":
+            self.questions.setdefault(data.call_id, []).append(data)
+            self.begun.pop(data.call_id, None)  # it has left by itself: nothing of it is in doubt
+        else:
+            self.asked[data.call_id] = data
+
     def _decide(self, data: ApprovalDecided) -> None:
         if data.approval_id in self.decided:
             return
@@ -254,16 +303,22 @@ class State:
 
     def _reply(self, data: ModelReplied) -> None:
         reply = data.reply
-        self._spend(reply.usage, data.cost_usd)
+        self._spend(reply.usage, data.cost_usd, said=reply)
         self.answered = self.request
         self.replies.append(reply)
+        self.raised = False
         self.conversation.append(reply)
         calls = reply.calls
         if calls:
             self.open_calls = {call.id: call for call in calls}
+            self.caller = self.speaker
             self.fresh_nudges.clear()
 
-    def _spend(self, usage: Usage, cost_usd: float | None) -> None:
+    def _spend(self, usage: Usage, cost_usd: float | None, said: Reply | None = None) -> None:
+        if self.asking is not None and not usage.input:
+            self.unmetered += self.asking.reserved - self.asking.max_tokens
+        if said is not None and not usage.output:
+            self.unmetered += written_tokens(said)
         self.asking = None
         self.usage += usage
         unknown = cost_usd is None or self.cost_usd is None
@@ -289,7 +344,12 @@ class State:
 
 def _round(calls: tuple[ToolCall, ...], results: list[ToolResult]) -> Round:
     pairs = zip(calls, results, strict=True)
-    return frozenset((call.name, call.arguments.strip(), result.content) for call, result in pairs)
+    return frozenset((call.name, call.arguments.strip(), _told(result)) for call, result in pairs)
+
+
+def _told(result: ToolResult) -> str:
+    """What a result says; the reference of a failure and the id of a confirmation are new each time and say nothing."""
+    return result.content if result.status == "ok" else without_ids(result.content)
 
 
 def fold(events: Iterable[Event], history: Iterable[Message] = ()) -> State:

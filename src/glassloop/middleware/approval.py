@@ -4,22 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Literal
 
 from glassloop.core.encoding import dumps, loads
+from glassloop.core.errors import ConfigurationError
 from glassloop.core.events import ApprovalAsked, ApprovalDecided, ApprovalMode
-from glassloop.core.result import Decision, PendingApproval
+from glassloop.core.result import Decision, PendingApproval, misfit
+from glassloop.journal.recorder import now_ms
 from glassloop.journal.state import State
-from glassloop.middleware.call import Call, CallStopped, Next, Pending, question
+from glassloop.middleware.call import Call, CallStopped, Next, Pending, asked_by, question
+from glassloop.tools.asking import MOST_QUESTIONS, Question
 from glassloop.tools.tool import Tool
 
+_log = logging.getLogger("glassloop.approval")
+
 DEFER_SECONDS = 15 * 60.0
+_ENDS = (".", "!", "?", "。", "！", "？")
 
 Answer = Decision | bool | Literal["park"] | None
 Approver = Callable[[PendingApproval], Answer | Awaitable[Answer]]
 """Asks a human; True approves, False denies, None or no answer in time denies. `park` leaves the decision to another:
-the run rests, as if there were no approver."""
+the run rests, as if there were no approver. So does what cannot be taken: a bool, say, where `kind` is `question`."""
 
 When = Callable[[Tool, dict[str, Any]], bool | str]
 """Whether a call needs a human; a string names the role that must decide."""
@@ -42,6 +49,8 @@ class Approval:
       worker;
     * `defer`: the model is told that the call is held, the run goes on, and the call runs later by itself.
 
+    What a function asks (`ask_human`) is put to a human in the first two ways; the call runs again on the answer.
+
     Args:
         when: which calls need a human.
         approver: asks a human now.
@@ -61,6 +70,8 @@ class Approval:
         expires: float | None = None,
         also: Collection[str] = (),
     ) -> None:
+        if inspect.iscoroutinefunction(when):
+            raise ConfigurationError("Approval(when=...) must not be async: whatever it returns is true.")
         self.when = when
         self.approver = approver
         self.mode: ApprovalMode = mode
@@ -85,6 +96,14 @@ class Approval:
         Raises:
             CallStopped: denied, or held for later; the text tells the model.
         """
+        if call.call.id in call.recorder.state.questions:
+            _stop_where_denied(call)
+        value = await self._gate(call, next)
+        if isinstance(value, Pending) and value.question is not None:
+            return await self._put(call, value.question)
+        return value
+
+    async def _gate(self, call: Call, next: Next) -> Any:
         state = call.recorder.state
         asked = state.asked.get(call.call.id)
         decision = state.decided.get(asked.approval_id) if asked else None
@@ -103,6 +122,8 @@ class Approval:
 
     async def _hold(self, call: Call, need: bool | str, next: Next) -> Any:
         mode: ApprovalMode = "wait" if self.approver else self.mode
+        if mode == "defer" and (before := _held_already(call)) is not None:
+            raise _deferred(call, before)
         role = need if isinstance(need, str) else None
         asked = question(call, mode=mode, role=role, expires=self.expires)
         call.recorder.record(asked)
@@ -116,8 +137,20 @@ class Approval:
             return Pending(asked.approval_id)
         raise _deferred(call, asked)
 
+    async def _put(self, call: Call, asks: Question) -> Pending:
+        """Put what the function asks to a human; whoever drives the run calls it again once there is an answer."""
+        expires = None if self.mode == "defer" else self.expires
+        asked = asked_by(call, asks, mode="wait" if self.approver else "park", expires=expires)
+        call.recorder.record(asked)
+        await call.recorder.commit()
+        if not call.context.cancelled.is_set():
+            decision = await self.ask(pending_of(call.recorder.state, asked, call.call.provider_id))
+            if decision is not None:
+                call.recorder.record(decision)
+        return Pending(asked.approval_id)
+
     async def _follow(self, call: Call, asked: ApprovalAsked, decision: ApprovalDecided, next: Next) -> Any:
-        reason = f" Reason: {decision.reason}" if decision.reason else ""
+        reason = _because(decision.reason)
         if decision.decision == "deny" and asked.kind == "doubt":
             raise CallStopped(
                 f"Outcome unknown: {call.found.name} had begun before an interruption, and a human decided not to run "
@@ -142,7 +175,13 @@ class Approval:
                 answer = await answer if inspect.isawaitable(answer) else answer
         except TimeoutError:
             answer = Decision("deny", reason=f"nobody answered within {self.seconds:g} s")
-        return None if answer == "park" else decided(pending.approval_id, answer or False)
+        if answer == "park":
+            return None
+        answer = Decision("deny") if answer is None else answer
+        if problem := misfit(answer, pending.kind, pending.choices):
+            _log.warning("approve= did not decide on %s, %s: %s", pending.tool, pending.approval_id, problem)
+            return None
+        return decided(pending.approval_id, answer)
 
 
 def _is_bound(call: Call, asked: ApprovalAsked) -> bool:
@@ -155,10 +194,38 @@ def _is_bound(call: Call, asked: ApprovalAsked) -> bool:
     return call.fingerprint == asked.fingerprint
 
 
+def _held_already(call: Call) -> ApprovalAsked | None:
+    """The same call, deferred earlier in the run and still undecided: a human is asked once about both."""
+    state, now = call.recorder.state, now_ms()
+    for asked in () if call.found.repeatable else state.asked.values():
+        undecided = asked.approval_id not in state.decided and (asked.expires_at is None or asked.expires_at > now)
+        if undecided and asked.mode == "defer" and asked.fingerprint == call.fingerprint:
+            return asked
+    return None
+
+
 def _take(call: Call, arguments: str | dict[str, Any] | None) -> None:
     """Let these arguments run, whatever other layers have made of them."""
     checked = call.found.validate(arguments)
     call.kwargs, call.arguments = checked.kwargs, checked.arguments
+
+
+def _because(reason: str | None) -> str:
+    """A human's reason as a sentence of its own."""
+    said = (reason or "").strip()
+    return f" Reason: {said}{'' if said.endswith(_ENDS) else '.'}" if said else ""
+
+
+def _stop_where_denied(call: Call) -> None:
+    """End a call whose question a human would not answer, or that asks without end."""
+    state, name = call.recorder.state, call.found.name
+    asked = state.questions[call.call.id]
+    last = state.decided.get(asked[-1].approval_id)
+    if last is not None and last.decision == "deny":
+        reason = _because(last.reason)
+        raise CallStopped(f"Denied: {name} asked a human and was stopped.{reason} Do not try it again.", "denied")
+    if len(asked) >= MOST_QUESTIONS:
+        raise CallStopped(f"{name} was stopped: it has asked a human {len(asked)} times and come to no end.", "error")
 
 
 def _deferred(call: Call, asked: ApprovalAsked) -> CallStopped:
@@ -170,11 +237,17 @@ def _deferred(call: Call, asked: ApprovalAsked) -> CallStopped:
 
 
 def decided(approval_id: str, answer: Decision | bool) -> ApprovalDecided:
-    """What a human said, as an event."""
+    """What a human said, as an event.
+
+    Raises:
+        ConfigurationError: it is no decision; nothing but True approves.
+    """
     if isinstance(answer, bool):
         answer = Decision("approve" if answer else "deny")
+    if not isinstance(answer, Decision):  # pyright: ignore[reportUnnecessaryIsInstance] - untyped code
+        raise ConfigurationError(f"A decision is True, False or a Decision, and not a {type(answer).__name__}.")
     edited = None if answer.arguments is None else dumps(answer.arguments).decode()
-    return ApprovalDecided(approval_id, answer.decision, answer.by, answer.reason, edited)
+    return ApprovalDecided(approval_id, answer.decision, answer.by, answer.reason, edited, answer.answer)
 
 
 def pending_of(state: State, asked: ApprovalAsked, provider_id: str) -> PendingApproval:
@@ -191,5 +264,6 @@ def pending_of(state: State, asked: ApprovalAsked, provider_id: str) -> PendingA
         provider_id,
         asked.kind,
         state.run_id,
-        state.speaker,
+        state.caller,
+        asked.choices,
     )

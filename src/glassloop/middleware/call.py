@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
 from glassloop.core.context import RunContext
@@ -14,6 +14,7 @@ from glassloop.core.ids import new_id
 from glassloop.core.messages import Reply, ResultStatus, ToolCall
 from glassloop.journal.recorder import Recorder, now_ms
 from glassloop.models.model import Model, ModelRequest
+from glassloop.tools.asking import Question
 from glassloop.tools.tool import Tool
 from glassloop.tools.toolset import ToolIndex
 
@@ -28,7 +29,6 @@ class Call:
         context: what the function may know.
         recorder: the run's journal.
         raw: the arguments as text; `reasons` takes its own out.
-        cancels: cancellations of the task that were there before.
         tool: set by `allow`.
         arguments: the arguments that will run, as plain JSON values; set by `validate`.
         kwargs: the same, converted for the function.
@@ -44,7 +44,6 @@ class Call:
     context: RunContext[Any]
     recorder: Recorder
     raw: str = ""
-    cancels: int = 0
     tool: Tool | None = None
     arguments: dict[str, Any] | None = None
     kwargs: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -63,6 +62,12 @@ class Call:
     def fingerprint(self) -> str:
         """Binds a decision to the tool, with its signature, and to exactly these arguments."""
         return fingerprint_of(self.found, self.arguments)
+
+    @property
+    def answers(self) -> Sequence[tuple[str, str]]:
+        """What humans have answered to the questions of this call, with these, in order."""
+        state = self.recorder.state
+        return state.answers_to(self.call.id) if self.call.id in state.questions else ()
 
     @property
     def found(self) -> Tool:
@@ -95,10 +100,14 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Pending:
-    """The call waits for a human, itself or in the run `below` that it has begun: the run rests."""
+    """The call waits for a human, itself or in the run `below` that it has begun: the run rests.
+
+    Inside `approval`, which puts it to a human, `question` is what the function asks.
+    """
 
     approval_id: str
     below: str | None = None
+    question: Question | None = None
 
 
 Ended = Done | Failed | Pending
@@ -124,17 +133,34 @@ def question(
 
     A function with an attribute `approval_summary` says by it, from the arguments, what is asked.
     """
-    arguments = dumps(call.arguments).decode()
     words = getattr(call.found.function, "approval_summary", None)
-    asks = f"{call.found.name}({arguments[1:-1]})" if words is None else words(call.arguments)
+    asks = f"{call.found.name}({dumps(call.arguments).decode()[1:-1]})" if words is None else words(call.arguments)
     doubt = "this may have happened already: " if kind == "doubt" else ""
+    return _asked(call, f"{doubt}{asks}"[:300], mode=mode, kind=kind, role=role, expires=expires)
+
+
+def asked_by(call: Call, question: Question, *, mode: ApprovalMode, expires: float | None = None) -> ApprovalAsked:
+    """The event that puts a function's question to a human; `expires` in seconds from now."""
+    asked = _asked(call, question.text, mode=mode, kind="question", expires=expires)
+    return replace(asked, choices=question.choices, place=question.place)
+
+
+def _asked(
+    call: Call,
+    summary: str,
+    *,
+    mode: ApprovalMode,
+    kind: Literal["call", "doubt", "question"],
+    role: str | None = None,
+    expires: float | None = None,
+) -> ApprovalAsked:
     return ApprovalAsked(
         approval_id=new_id("appr"),
         call_id=call.call.id,
         tool=call.found.name,
-        arguments=arguments,
+        arguments=dumps(call.arguments).decode(),
         fingerprint=call.fingerprint,
-        summary=f"{doubt}{asks}"[:300],
+        summary=summary,
         risk=call.found.risk,
         role=role,
         expires_at=None if expires is None else now_ms() + int(expires * 1000),

@@ -10,13 +10,15 @@ from pydantic_core import to_json
 
 from glassloop.core.errors import FatalToolError
 from glassloop.core.messages import Reply
-from glassloop.middleware.call import Call, ModelCall, ModelNext, Next
+from glassloop.middleware.call import Call, ModelCall, ModelNext, Next, Pending
 
 Hook = Callable[..., Awaitable[None] | None]
 
 
 class ToolHooks:
     """Calls `before(call)` and `after(call, value)` around each tool call that reaches the function.
+
+    One that waits for a human has no value yet: `after` is called once it has.
 
     An exception in a hook is treated as one of the tool. What a human has approved runs as it was approved: change
     arguments in a layer of your own, which stands before the approval.
@@ -40,7 +42,8 @@ class ToolHooks:
                 "arguments in a layer of your own, which stands before the approval."
             )
         value = await next(call)
-        await _run(self.after, call, value)
+        if not isinstance(value, Pending):
+            await _run(self.after, call, value)
         return value
 
 

@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 from glassloop.core.encoding import canonical, digest, dumps, loads
+from glassloop.core.ids import root_of
 from glassloop.journal.ledger import DAY, Done, InDoubt, InFlight, Ledger, Yours
 from glassloop.middleware.call import Call, CallStopped, Next, Pending
 from glassloop.tools.results import render_result
@@ -19,7 +20,7 @@ class Idempotency:
     first result.
 
     Only successes are remembered. Concurrent duplicates wait for the one in flight. Another session is another key;
-    without a session the run stands in its place.
+    without a session the run stands in its place, with all runs below it.
 
     Args:
         ledger: where claims stand; None takes the run's store.
@@ -62,7 +63,8 @@ class Idempotency:
     def key(self, call: Call) -> str:
         """What makes two calls the same: for whom, which tool, which arguments."""
         who = call.context.identity
-        scope = ["session", who.tenant, who.user, who.session] if who.session else ["run", call.context.run_id]
+        session = ["session", who.tenant, who.user, who.session]
+        scope = session if who.session else ["run", root_of(call.context.run_id)]
         arguments = call.found.with_defaults(call.arguments or {})
         return digest(canonical([scope, call.found.name, arguments]).encode())
 
@@ -81,7 +83,9 @@ class Idempotency:
         except Exception:
             await ledger.release(key, owner)
             raise
-        if isinstance(value, Pending):
+        if isinstance(value, Pending) and value.question is not None:
+            await ledger.release(key, owner)  # it has left by itself, and begins anew with the answer
+        elif isinstance(value, Pending):
             await self._doubt(call, ledger, key)
         elif not call.recorded:
             await ledger.settle(key, owner, dumps(render_result(value).value))

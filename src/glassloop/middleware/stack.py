@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from glassloop.core.context import RunContext
 from glassloop.core.errors import ConfigurationError
-from glassloop.core.events import TextDelta, ThinkingDelta
+from glassloop.core.events import AttemptFailed, TextDelta, ThinkingDelta
 from glassloop.core.ids import new_id
 from glassloop.core.messages import Reply, ToolCall
 from glassloop.journal.journal import MemoryJournal
@@ -24,7 +24,7 @@ from glassloop.journal.recorder import Recorder
 from glassloop.journal.state import State
 from glassloop.middleware.allow import Allow
 from glassloop.middleware.approval import Approval
-from glassloop.middleware.call import Call, ModelCall, ModelMiddleware, ModelNext, Next, ToolMiddleware
+from glassloop.middleware.call import Call, ModelCall, ModelMiddleware, ModelNext, Next, Pending, ToolMiddleware
 from glassloop.middleware.error import Errors
 from glassloop.middleware.hooks import ToolHooks
 from glassloop.middleware.idempotency import Idempotency
@@ -34,7 +34,8 @@ from glassloop.middleware.start import Start
 from glassloop.middleware.timeout import Timeout
 from glassloop.middleware.transaction import Transaction
 from glassloop.middleware.validate import Validate
-from glassloop.models.model import ReplyPart, TextPart, ThinkingPart
+from glassloop.models.model import FailedPart, ReplyPart, TextPart, ThinkingPart
+from glassloop.tools.asking import Answers
 from glassloop.tools.tool import as_tool
 from glassloop.tools.toolset import index_tools
 
@@ -94,23 +95,23 @@ def model_stack(given: Iterable[Middleware]) -> ModelNext:
 def guard(function: Callable[..., Any], *layers: ToolMiddleware) -> Callable[..., Any]:
     """A plain function behind some of the layers, outside any agent.
 
-    Returns an async function with the same keyword arguments that returns what the function returns.
+    Returns an async function with the same keyword arguments. It returns what the function returns; or `Pending`, where
+    that waits for a human and none of the layers asks one.
     """
     tool = as_tool(function)
     handler = tool_stack(layers)
 
     async def guarded(**arguments: Any) -> Any:
-        run_id = new_id("run")
-        call = Call(
-            ToolCall(new_id("call"), tool.name),
-            index_tools([tool]),
-            RunContext(None, run_id).for_call(1, new_id("call"), None),
-            Recorder(MemoryJournal(), State(run_id=run_id), epoch=1),
-            tool=tool,
-            arguments=arguments,
-            kwargs=arguments,
-        )
-        return await handler(call)
+        run_id, asked = new_id("run"), ToolCall(new_id("call"), tool.name)
+        recorder = Recorder(MemoryJournal(), State(run_id=run_id), epoch=1)
+        while True:
+            context = RunContext(None, run_id).for_call(1, asked.id, None)
+            call = Call(
+                asked, index_tools([tool]), context, recorder, tool=tool, arguments=arguments, kwargs=dict(arguments)
+            )
+            value = await handler(call)
+            if not isinstance(value, Pending) or value.approval_id not in recorder.state.decided:
+                return value
 
     return guarded
 
@@ -120,7 +121,11 @@ def _through(layer: Any, inner: Any, call: Any) -> Any:
 
 
 async def _invoke(call: Call) -> Any:
-    return await call.found.invoke(call.kwargs, call.context)
+    with Answers(call.answers) as answers:
+        value = await call.found.invoke(call.kwargs, call.context)
+        if answers.question is None:
+            return value
+    return Pending("", question=answers.question)
 
 
 async def _ask(call: ModelCall) -> Reply:
@@ -133,6 +138,8 @@ async def _ask(call: ModelCall) -> Reply:
                     call.emit(TextDelta(text))
                 case ThinkingPart(text):
                     call.emit(ThinkingDelta(text))
+                case FailedPart(model, error):
+                    call.recorder.record(AttemptFailed(model, error.kind, str(error), error.status, 0.0))
                 case ReplyPart(reply):
                     return reply
                 case _:

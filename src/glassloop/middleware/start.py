@@ -49,9 +49,11 @@ class Start:
             return await asyncio.shield(work)
         except asyncio.CancelledError:
             call.context.cancelled.set()
-            await asyncio.wait([work], timeout=self.grace)
-            work.cancel()
-            await asyncio.wait([work])
+            try:
+                await asyncio.wait([work], timeout=self.grace)
+            finally:  # also where it is cancelled once more: nothing goes on after the run
+                work.cancel()
+                await asyncio.wait([work])
             if work.cancelled():
                 raise
             # it got through in time: its result counts, and the run stops after it

@@ -6,6 +6,7 @@ import asyncio
 import math
 from typing import Any
 
+from glassloop.core.errors import FatalToolError, StoreError
 from glassloop.middleware.call import Call, CallStopped, Next
 
 
@@ -31,8 +32,10 @@ class Timeout:
         try:
             async with clock:
                 value = await next(call)
-        except TimeoutError:
-            if not clock.expired():
+        except (FatalToolError, StoreError):
+            raise
+        except Exception:
+            if not clock.expired():  # after it, whatever a tool makes of its cancellation
                 raise
         else:
             # a tool that swallowed the cancellation is late all the same

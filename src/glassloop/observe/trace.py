@@ -137,7 +137,8 @@ class TraceLines:
                 yield from self._tool(data)
             case ApprovalAsked() as data:
                 role = f" by {data.role}" if data.role else ""
-                yield "approval", f"waits for a human's yes{role}: {data.summary} ({data.approval_id})"
+                waits = f"{data.tool} asks a human" if data.kind == "question" else f"waits for a human's yes{role}"
+                yield "approval", f"{waits}: {data.summary} ({data.approval_id})"
             case ApprovalDecided() as data:
                 yield "approval", _decided(data)
             case CancelRequested() as data:
@@ -291,6 +292,7 @@ def _arguments(raw: str) -> str:
 
 def _decided(data: ApprovalDecided) -> str:
     by = f" by {data.by}" if data.by else ""
-    reason = f": {data.reason}" if data.reason else ""
-    verb = {"approve": "approved", "deny": "denied", "edit": "approved with other arguments"}[data.decision]
-    return f"{verb}{by}{reason}"
+    said = data.answer or data.reason
+    reason = f": {said}" if said else ""
+    verbs = {"approve": "approved", "deny": "denied", "edit": "approved with other arguments", "answer": "answered"}
+    return f"{verbs[data.decision]}{by}{reason}"

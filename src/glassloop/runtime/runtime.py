@@ -8,9 +8,11 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
-from glassloop.core.context import Identity
+from glassloop.agent import Agent
+from glassloop.core.context import Identity, RunContext
+from glassloop.core.encoding import loads
 from glassloop.core.errors import ConfigurationError, Conflict, Fenced, RunError, StoreError
 from glassloop.core.events import (
     ApprovalAsked,
@@ -29,6 +31,7 @@ from glassloop.core.result import Decision, RunResult
 from glassloop.driver import go_on
 from glassloop.holding import refuse_where_busy
 from glassloop.journal.deferred import record_answer
+from glassloop.journal.media import contents
 from glassloop.journal.projection import ApprovalFilter, ApprovalRow, ApprovalStatus, RunFilter, RunRow, summarize
 from glassloop.journal.recorder import now_ms
 from glassloop.journal.state import fold
@@ -37,7 +40,7 @@ from glassloop.middleware.approval import decided
 from glassloop.options import RunOptions
 from glassloop.results import whole_result
 from glassloop.runnable import Runnable, everyone
-from glassloop.runtime.approvals import ApprovalProblem, check, check_edit
+from glassloop.runtime.approvals import ApprovalProblem, check, check_edit_for, check_fit
 from glassloop.runtime.engine import Engine, InlineEngine
 from glassloop.runtime.watching import Hub
 from glassloop.stores import Store, open_configured
@@ -237,8 +240,8 @@ class Runtime:
         if row.finished:
             return False
         await self._append(run_id, CancelRequested(by.user if by else None, reason))
-        if not self._engine.cancel(run_id):
-            self._engine.submit(run_id)
+        self._engine.cancel(run_id)
+        self._engine.submit(run_id)  # ends it where nobody has driven it yet
         return True
 
     async def resume(self, run_id: str, *, limits: Limits | None = None) -> None:
@@ -285,17 +288,19 @@ class Runtime:
         return rows[0] if rows else None
 
     async def decide(self, approval_id: str, decision: Decision, *, by: Identity) -> RunResult | None:
-        """Take a human's decision; it counts once.
+        """Take a human's decision on a call, or answer to its question; it counts once.
 
         Returns:
             The result of a deferred call, which runs now; None where the run itself goes on, in the background.
 
         Raises:
-            ApprovalProblem: not theirs to decide, decided already, too late, or edited arguments that do not fit.
+            ApprovalProblem: not theirs to decide, decided already, too late, or edited arguments, or an answer, that do
+                not fit.
         """
         row = check(await self.approval(approval_id), by, now_ms())
         decision = replace(decision, by=by.user)
-        check_edit(self._known.get(row.agent), row.tool, decision, by)
+        check_fit(decision, row.kind, loads(row.choices))
+        await self._check_edit(row, decision, by)
         if row.mode == "defer":
             return await self._run_deferred(row, decision)
         answer = decided(approval_id, decision)
@@ -308,16 +313,11 @@ class Runtime:
     async def _run_deferred(self, row: ApprovalRow, decision: Decision) -> RunResult:
         """A held call that was decided is a run of its own; its id follows from the approval's, so it exists once."""
         run_id = f"run_{row.approval_id.partition('_')[2]}"
-        events = await self.store.journal.read(row.run_id)
-        parent = next(event.data for event in events if isinstance(event.data, RunStarted))
-        asked = next(
-            event.data
-            for event in events
-            if isinstance(event.data, ApprovalAsked) and event.data.approval_id == row.approval_id
-        )
+        parent, asked, caller = await self._asking(row)
         call = ToolCall(new_id("call"), row.tool, asked.arguments)
         own = replace(asked, call_id=call.id, mode="park", expires_at=None)
         started = replace(parent, input=None, history=(), kind="call", parent=row.run_id, call=call, approvals="park")
+        started = replace(started, speaker=None if caller == parent.agent else caller)
         answer = decided(row.approval_id, decision)
         try:
             await self._append(run_id, started, own, answer, after=0)
@@ -326,6 +326,25 @@ class Runtime:
         await record_answer(self.store.journal, row.run_id, answer)
         self._engine.submit(run_id)
         return await self.wait(run_id)
+
+    async def _check_edit(self, row: ApprovalRow, decision: Decision, by: Identity) -> None:
+        if decision.decision != "edit":
+            return
+        started, _, caller = await self._asking(row)
+        agent = everyone([self._known[row.agent]]).get(caller) if row.agent in self._known else None
+        context = RunContext(await self._deps_of(started.identity), row.run_id, started.identity, store=self.store)
+        known = cast("Agent", agent) if isinstance(agent, Agent) else None
+        await check_edit_for(known, row.tool, decision, by, context=context)
+
+    async def _asking(self, row: ApprovalRow) -> tuple[RunStarted, ApprovalAsked, str]:
+        """How the run began that asks, what it asks, and the agent whose call it is about."""
+        events = await self.store.journal.read(row.run_id)
+        for number, event in enumerate(events):
+            if isinstance(event.data, ApprovalAsked) and event.data.approval_id == row.approval_id:
+                started = events[0].data
+                assert isinstance(started, RunStarted)
+                return started, event.data, fold(events[:number]).caller
+        raise ApprovalProblem("There is no such approval.", "not_found")
 
     # Driving
 
@@ -419,4 +438,6 @@ class Runtime:
 
     async def _append(self, run_id: str, *data: EventData, after: int | None = None) -> None:
         events = [Event(run_id, 0, now_ms(), 0, item) for item in data]
-        await self.store.journal.append(run_id, events, after=after, epoch=None)
+        begun = [item for item in data if isinstance(item, RunStarted)]
+        blobs = contents(message for item in begun for message in (item.input, *item.history))
+        await self.store.journal.append(run_id, events, after=after, epoch=None, blobs=blobs)

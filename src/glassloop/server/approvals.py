@@ -35,7 +35,8 @@ async def list_approvals(
     desk: TheDesk,
     caller: Caller,
     status: Annotated[
-        ApprovalStatus | Literal["decided", "any"], Query(description="`decided`: approved, denied or edited.")
+        ApprovalStatus | Literal["decided", "any"],
+        Query(description="`decided`: approved, denied, edited or answered."),
     ] = "pending",
     run_id: str | None = None,
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
@@ -65,11 +66,11 @@ async def get_approval(approval_id: str, desk: TheDesk, caller: Caller) -> Appro
 
 @router.post("/{approval_id}", responses=problems(403, 409, 410))
 async def decide(approval_id: str, given: DecisionIn, desk: TheDesk, caller: Caller) -> DecidedOut:
-    """Approve a call, deny it, or let it run with other arguments; once.
+    """Approve a call, deny it, let it run with other arguments, or answer what it asks; once.
 
     A run that waits goes on in the background. A call that was deferred runs now, and `result` tells how it ended.
     """
-    decision = Decision(given.decision, given.reason, caller.user, given.args)
+    decision = Decision(given.decision, given.reason, caller.user, given.args, given.answer)
     try:
         result = await desk.runtime.decide(approval_id, decision, by=caller)
     except ApprovalProblem as problem:
@@ -80,7 +81,8 @@ async def decide(approval_id: str, given: DecisionIn, desk: TheDesk, caller: Cal
 def approval_refused(problem: ApprovalProblem) -> Refused:
     """What the caller is told about a decision that was not taken."""
     status = _STATUS[problem.kind]
-    errors = [{"field": "args", "message": str(problem)}] if status == 422 else []
+    field = "args" if problem.about == "arguments" else problem.about
+    errors = [{"field": field, "message": str(problem)}] if status == 422 else []
     detail = NOT_FOUND if status == 404 else str(problem)
     return Refused(status, f"approval_{problem.kind}", detail, errors=errors)
 
@@ -96,6 +98,7 @@ def _out(row: ApprovalRow, now: int) -> ApprovalOut:
         {
             **asdict(row),
             "arguments": loads(row.arguments),
+            "choices": loads(row.choices),
             "session": session_name(row.session),
             "status": row.status(now),
         }

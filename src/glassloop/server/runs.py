@@ -181,6 +181,8 @@ def run_out(row: RunRow, result: RunResult) -> RunOut:
                 risk=each.risk,
                 role=each.role,
                 expires_at=each.expires_at,
+                kind=each.kind,
+                choices=each.choices,
             )
             for each in result.pending
         ],

@@ -44,6 +44,9 @@ def _words(text: str) -> str:
     return text
 
 
+Reply = Annotated[str, StringConstraints(max_length=20_000), AfterValidator(_words)]
+
+
 class _In(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -102,7 +105,7 @@ class CancelIn(_In):
 
 
 class DecisionIn(_In):
-    """What a human decides about a call."""
+    """What a human decides about a call, or answers to its question."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -110,18 +113,22 @@ class DecisionIn(_In):
                 {"decision": "approve"},
                 {"decision": "deny", "reason": "The customer has been refunded already."},
                 {"decision": "edit", "args": {"order_id": "2024001", "amount": 120}},
+                {"decision": "answer", "answer": "The blue one."},
             ]
         }
     )
 
-    decision: Literal["approve", "deny", "edit"]
+    decision: Literal["approve", "deny", "edit", "answer"]
     reason: Reason | None = Field(None, description="For the model, when denied.")
     args: dict[str, Any] | None = Field(None, description="With `edit`: the arguments to run instead, all of them.")
+    answer: Reply | None = Field(None, description="With `answer`: what the call that asks is told.")
 
     @model_validator(mode="after")
     def _complete(self) -> DecisionIn:
         if (self.decision == "edit") != (self.args is not None):
             raise ValueError("args belong to the decision `edit`, and only to it")
+        if (self.decision == "answer") != (self.answer is not None):
+            raise ValueError("an answer belongs to the decision `answer`, and only to it")
         return self
 
 
@@ -189,7 +196,7 @@ class ToolCallOut(BaseModel):
 
 
 class PendingOut(BaseModel):
-    """A call that waits for a human."""
+    """A call that waits for a human: for a yes, or for the answer to the question that its `summary` is."""
 
     approval_id: str
     tool: str
@@ -198,6 +205,8 @@ class PendingOut(BaseModel):
     risk: str
     role: str | None
     expires_at: int | None
+    kind: Literal["call", "doubt", "question"]
+    choices: Sequence[str] = Field(description="What may be answered to a question; empty: anything.")
 
 
 class RunOut(RunLine):
@@ -251,7 +260,10 @@ class ApprovalOut(BaseModel):
     summary: str
     risk: str
     role: str | None = Field(description="The role that decides; null: the run's owner.")
-    kind: str = Field(description="`doubt` for a call that had begun before a crash and may have happened.")
+    kind: str = Field(
+        description="`call`; `doubt` for one that had begun before a crash and may have happened; `question` for one "
+        "that asks what its `summary` says, and takes the decisions `answer` and `deny`."
+    )
     mode: str
     user: str | None
     session: str | None
@@ -261,6 +273,8 @@ class ApprovalOut(BaseModel):
     expires_at: int | None
     decided_by: str | None
     reason: str | None
+    choices: Sequence[str] = Field(description="What may be answered to a question; empty: anything.")
+    answer: str | None
 
 
 class ApprovalsOut(BaseModel):
@@ -283,7 +297,7 @@ class DecidedOut(BaseModel):
     """A decision that was taken; `result` is there where the call ran at once."""
 
     approval_id: str
-    decision: Literal["approve", "deny", "edit"]
+    decision: Literal["approve", "deny", "edit", "answer"]
     result: CallResultOut | None
 
 

@@ -88,7 +88,7 @@ def _listen(host: str, port: int) -> socket.socket:
     except OverflowError:
         raise ConfigurationError(f"There is no port {port}: use one from 0 to 65535.") from None
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
+        reason = (error.strerror or str(error)).partition(" (while ")[0].lower()
         raise ConfigurationError(
             f"Cannot listen on {host} port {port} ({reason}): use another --host or --port."
         ) from None
