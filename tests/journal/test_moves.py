@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import pytest
 
@@ -15,12 +16,14 @@ from glassloop.core.events import (
     ModelReplied,
     ModelRequested,
     Nudged,
+    RunContinued,
     RunFinished,
     RunStarted,
     ToolFinished,
 )
+from glassloop.core.ids import new_id
 from glassloop.core.limits import Limits
-from glassloop.core.messages import Reply, StopReason, Text, ToolCall, ToolResult, UserMessage
+from glassloop.core.messages import Reply, ResultStatus, StopReason, Text, ToolCall, ToolResult, UserMessage
 from glassloop.core.usage import Usage
 from glassloop.journal.budget import Terms
 from glassloop.journal.moves import NUDGES, AskModel, Finish, Move, Nudge, Rest, RunCalls, next_move
@@ -88,6 +91,20 @@ def test_a_reply_without_calls_ends_the_run_with_its_own_outcome(reply: ModelRep
     end = move([started(), ASKED, reply])
     assert isinstance(end, Finish)
     assert end.outcome == outcome
+
+
+@pytest.mark.parametrize(("stop", "outcome"), [("refusal", "refused"), ("content_filter", "filtered")])
+def test_calls_of_a_reply_that_was_refused_or_filtered_are_not_run(stop: StopReason, outcome: str) -> None:
+    """HKUDS/nanobot#3249: gateways add calls to replies that end as refused."""
+    reply = Reply((ToolCall("c1", "add"),), stop, usage=Usage(10, 5, requests=1))
+    end = move([started(), ASKED, ModelReplied(reply, 1.0)])
+    assert isinstance(end, Finish)
+    assert end.outcome == outcome
+
+
+def test_a_paused_reply_goes_on() -> None:
+    """anthropics/anthropic-sdk-python#1170: a turn that the provider pauses is taken for its end."""
+    assert isinstance(move([started(), ASKED, says("Let me search.", stop="paused")]), AskModel)
 
 
 def test_an_empty_reply_is_nudged_once_and_then_fails() -> None:
@@ -185,6 +202,54 @@ def test_repetition_is_told_once_then_stopped() -> None:
 
 def test_two_rounds_in_turn_are_repetition_too() -> None:
     assert move(rounds("a", "b", "a", "b")) == Nudge("repetition")
+
+
+def test_a_few_rounds_in_turn_are_repetition_once_they_have_come_as_often() -> None:
+    """superplanehq/superplane#4123: three listings of nothing, one after the other, for ever."""
+    assert isinstance(move(rounds(*"abcabc")), AskModel)
+    assert move(rounds(*"abcabcabc")) == Nudge("repetition")
+    assert isinstance(move(rounds(*"abcabcabd")), AskModel)
+
+
+@pytest.mark.parametrize("status", ["error", "held"])
+def test_an_id_that_is_new_in_each_result_does_not_hide_repetition(status: ResultStatus) -> None:
+    """openclaw/openclaw#130210, #89090: a random id around each failure made every result another one."""
+
+    def told(content: str) -> list[JournalData]:
+        result = ToolResult("c1", "add", content, status)
+        return [ASKED, calls("c1"), ToolFinished("c1", result, 1.0)]
+
+    failures = [item for _ in range(3) for item in told(f"Failed with ValueError (reference {new_id('err')}).")]
+    assert move([started(), *failures]) == Nudge("repetition")
+    other = [*told("Failed with A."), *told("Failed with B."), *told("Failed with C.")]
+    assert isinstance(move([started(), *other]), AskModel)
+
+
+def test_new_limits_let_a_run_that_had_repeated_itself_go_on() -> None:
+    """openclaw/openclaw#77474: a run that a guard has stopped stays stopped, whatever it is given."""
+    stopped = [
+        *rounds("same", "same", "same"),
+        Nudged(UserMessage("n"), "repetition"),
+        *(ASKED, calls("c9"), answered("c9", "same")),
+        RunFinished("limited", limit="repetition"),
+    ]
+    assert isinstance(move([*stopped, RunContinued()]), Finish)
+    assert isinstance(move([*stopped, RunContinued(Limits(steps=40))]), AskModel)
+
+
+def test_an_empty_last_answer_does_not_take_the_place_of_what_was_said_before() -> None:
+    """openai/openai-agents-python#4160: at a limit, what had been done so far is lost."""
+    last = replace(ASKED, final="steps", offered=0)
+    so_far = ModelReplied(Reply((Text("So far: 3."), ToolCall("c1", "add")), usage=Usage(10, 5, requests=1)), 1.0)
+    end = move([started(Limits(steps=1, on_limit="answer")), ASKED, so_far, answered("c1"), last, says("")])
+    assert isinstance(end, Finish)
+    assert (end.outcome, end.limit, end.output) == ("limited", "steps", "So far: 3.")
+
+
+def test_a_request_that_the_provider_filters_is_an_outcome_of_its_own() -> None:
+    """microsoft/autogen#5569: a prompt that Azure's filter refuses is an exception that nobody can tell from others."""
+    failure = AttemptFailed("m", "content_filter", "The filter refused it.", 400, None)
+    assert move([started(), ASKED, failure]) == Finish("filtered", message="The filter refused it.")
 
 
 def test_the_same_call_with_other_results_is_progress() -> None:

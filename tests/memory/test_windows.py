@@ -9,7 +9,7 @@ import pytest
 
 from glassloop import Agent, ConfigurationError, LimitReached, Limits, ModelSettings, Usage
 from glassloop.core.events import ModelReplied, ModelRequested, Summarized
-from glassloop.core.messages import Message, Reply, SystemMessage, Text, ToolCall, ToolResult, UserMessage
+from glassloop.core.messages import Media, Message, Reply, SystemMessage, Text, ToolCall, ToolResult, UserMessage
 from glassloop.journal.budget import BYTES_PER_TOKEN, message_tokens
 from glassloop.memory import ContextStrategy, LastMessages, LastTurns, Summary, TokenWindow, TrimResults
 from glassloop.models.openai_chat import OpenAIChat
@@ -116,6 +116,25 @@ async def test_what_cannot_be_made_small_enough_ends_the_run_before_it_is_paid_f
         await Agent(model, memory=[TokenWindow(1_000)]).run("word " * 2_000)
     assert caught.value.limit == "window"
     assert model.requests == []
+
+
+@pytest.mark.parametrize(
+    "first", ["word " * 2_000, UserMessage((Text("word " * 2_000), *[Media.of(b"x", "image/png")] * 9))]
+)
+@pytest.mark.parametrize("memory", [[], [LastTurns(2)], [Summary(400, 200)]])
+async def test_a_session_outlives_a_first_message_that_is_bigger_than_the_window(
+    first: str | UserMessage, memory: list[ContextStrategy]
+) -> None:
+    """openclaw/openclaw#126804: what stays in every view must not be what no view has room for."""
+    model, store = ScriptedModel(["hello", "hello again"]), open_store("memory:")
+    agent = Agent(model, memory=[*memory, TokenWindow(1_000)], limits=Limits(on_limit="return"))
+    assert (await agent.run(first, session="s", store=store)).limit == "window"
+    for said in ("hello", "hello again"):
+        assert (await agent.run("hi", session="s", store=store)).output == said
+    for request in model.requests:
+        assert sum(map(message_tokens, request.messages)) < 1_000
+        assert request.messages[0] != UserMessage("hi")
+        assert "word word" in short(request.messages[0])
 
 
 async def test_instructions_and_tools_count() -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from glassloop.core.errors import ConfigurationError, ModelError
 from glassloop.core.fulltext import query_terms
+from glassloop.core.fusion import fused
 from glassloop.knowledge.conflicts import Conflict, find_conflicts
 from glassloop.knowledge.documents import Document, Passage
 from glassloop.knowledge.index import Change, Found, Index, Source, Vectors
@@ -24,8 +25,6 @@ _SUPPORTED = 'Supported are "sqlite:///file.db" (an absolute path has four slash
 
 _DEPTH = 20
 """Passages that are ranked, and compared for conflicts, beyond those that are asked for."""
-_FUSION = 60
-"""Cormack, Clarke, Büttcher: Reciprocal Rank Fusion outperforms Condorcet (SIGIR 2009), k = 60."""
 
 _log = logging.getLogger("glassloop.knowledge")
 
@@ -258,15 +257,10 @@ def _text(passage: Passage) -> str:
 
 
 def _fused(*rankings: Sequence[Found]) -> list[Found]:
-    """Rankings with scores that cannot be compared, as one: each gives a passage 1 / (60 + its rank)."""
-    best: dict[int, Found] = {}
-    scores: dict[int, float] = {}
-    for ranking in rankings:
-        for rank, found in enumerate(ranking, 1):
-            best.setdefault(found.id, found)
-            scores[found.id] = scores.get(found.id, 0.0) + 1 / (_FUSION + rank)
-    order = sorted(scores, key=lambda id_: -scores[id_])
-    return [replace(best[id_], score=scores[id_]) for id_ in order]
+    """Rankings with scores that cannot be compared, as one."""
+    known = {found.id: found for ranking in rankings for found in ranking}
+    scores = fused(*([found.id for found in ranking] for ranking in rankings))
+    return [replace(known[id_], score=score) for id_, score in scores.items()]
 
 
 def _marked(hits: Sequence[Found], others: Sequence[Found]) -> list[Hit]:

@@ -41,4 +41,4 @@ _HOMES = {
 
 __all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll]
 
-__getattr__ = lazy(__name__, _HOMES)
+__getattr__, __dir__ = lazy(__name__, _HOMES)

@@ -52,7 +52,9 @@ class Views:
             head_bytes: size of instructions and tools.
         """
         conversation = state.conversation
-        if state.kind == "call" or (state.last_reply is not None and len(conversation) > state.history_length):
+        reply = state.last_reply
+        replied = reply is not None and reply.stop != "paused" and len(conversation) > state.history_length
+        if state.kind == "call" or replied:
             return None
         key = (id(conversation), len(conversation), len(state.summaries), head_bytes)
         if self._known is None or self._known[0] != key:

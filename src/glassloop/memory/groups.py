@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
+from glassloop.core.estimate import written_tokens
 from glassloop.core.messages import Message, Reply, SystemMessage, ToolResult, UserMessage
-from glassloop.journal.budget import message_tokens, written_tokens
+from glassloop.journal.budget import message_tokens
 from glassloop.memory.turn import is_awaited, is_told
 from glassloop.memory.view import Moment, Piece
 

@@ -75,7 +75,7 @@ def ranked(
     by_words = _best_first(_by_words(search_terms(query), candidates, count))
     if vector is None:
         return by_words
-    return fused(by_words, _best_first(_by_meaning(vector, candidates, near)))
+    return list(fused(by_words, _best_first(_by_meaning(vector, candidates, near))))
 
 
 def _best_first(scores: Mapping[int, float]) -> list[int]:

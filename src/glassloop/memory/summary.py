@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from glassloop.core.errors import ConfigurationError
+from glassloop.core.estimate import text_tokens
 from glassloop.core.events import Summarized
 from glassloop.core.messages import UserMessage
-from glassloop.journal.budget import text_tokens
 from glassloop.journal.view import SummaryWanted, digest_of
 from glassloop.memory.groups import Group, grouped, pieces_in, remembered, tokens_of
 from glassloop.memory.transcript import transcript

@@ -92,7 +92,14 @@ def _placeholder(state: State, call: ToolCall) -> ToolResult:
     if call.id in state.suspended:
         text = f"Not finished: {call.name} waits for a human. What becomes of it is told in a later message."
         return ToolResult(call.id, call.name, text, "held")
-    asked = state.asked[call.id]
+    asked = state.held_by(call.id)
+    assert asked is not None
+    if asked.kind == "question":
+        text = (
+            f"Not finished: {call.name} has asked a human (approval {asked.approval_id}): {asked.summary} "
+            "Do not call it again; what becomes of it is told in a later message."
+        )
+        return ToolResult(call.id, call.name, text, "held")
     if asked.kind == "doubt":
         text = (
             f"Outcome unknown: {call.name} was begun and cut off, and may have happened. {_LOOKS}"

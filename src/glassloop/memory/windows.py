@@ -6,14 +6,15 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from glassloop.core.errors import ConfigurationError
-from glassloop.core.messages import ToolResult
+from glassloop.core.messages import Content, Media, Message, Text, ToolResult, UserMessage
 from glassloop.memory.groups import Group, first_shown, grouped, pieces_in, remembered, shown, tokens_of
 from glassloop.memory.view import Moment, Piece
+from glassloop.models.media import media_of, placeholder
 from glassloop.tools.results import capped
 
 _KEEP = 0.6
 _CAPS = (20_000, 10_000, 5_000, 2_500, 1_200, 600, 300, 150)
-"""Characters that a tool result is cut to where a window cannot hold the newest step; the first that is enough."""
+"""Characters that a text is cut to where a window cannot hold the newest step; the first that is enough."""
 
 
 class LastTurns:
@@ -79,9 +80,9 @@ class TokenWindow:
     is cut down at once, to `keep` of the room that instructions, tools and what stays leave, so that a prompt cache
     holds until it is full again.
 
-    Where the newest step alone is too big, tool results in it are cut in the middle, as far as it takes. Where that is
-    not enough either (a long text of the user's, or many tools), no request is sent: the run ends with the outcome
-    `limited`, and the limit is `window`.
+    Where the newest step alone is too big, tool results in it are cut in the middle, as far as it takes, and then what
+    the user said in the first message of an earlier run. Where that is not enough either (a long text of the user's in
+    this run, or many tools), no request is sent: the run ends with the outcome `limited`, and the limit is `window`.
 
     Args:
         tokens: of one request.
@@ -103,7 +104,7 @@ class TokenWindow:
         kept = shown(groups, first)
         room = self._tokens - moment.head_tokens
         needed = sum(map(tokens_of, kept))
-        for cut in _smaller(kept) if needed > room else ():
+        for cut in _smaller(kept, moment.history_length) if needed > room else ():
             kept, needed = cut, sum(map(tokens_of, cut))
             if needed <= room:
                 break
@@ -119,17 +120,49 @@ def _length(group: Group) -> int:
     return len(group.pieces)
 
 
-def _smaller(groups: Sequence[Group]) -> Iterator[list[Group]]:
-    """The same groups with ever shorter tool results; the shortest are without images and files, too."""
+def _smaller(groups: Sequence[Group], began: int) -> Iterator[list[Group]]:
+    """The same groups with ever shorter tool results, then with an ever shorter first message of an earlier run.
+
+    The shortest are without images and files, too.
+    """
+    smaller = list(groups)
     for cap in _CAPS:
-        yield [replace(group, pieces=[_cut(piece, cap) for piece in group.pieces]) for group in groups]
+        smaller = [_cut(group, cap, ToolResult) for group in groups]
+        yield smaller
+    earlier = [group.head and group.at < began for group in groups[:-1]] + [False]
+    for cap in _CAPS:
+        yield [_cut(group, cap, UserMessage) if old else group for group, old in zip(smaller, earlier, strict=True)]
 
 
-def _cut(piece: Piece, cap: int) -> Piece:
-    result = piece.message
-    if not isinstance(result, ToolResult) or (len(result.content) <= cap and (cap > _CAPS[-1] or not result.media)):
+def _cut(group: Group, cap: int, kind: type[Message]) -> Group:
+    pieces = [_shorter(piece, cap) if isinstance(piece.message, kind) else piece for piece in group.pieces]
+    return replace(group, pieces=pieces)
+
+
+def _shorter(piece: Piece, cap: int) -> Piece:
+    message = piece.message
+    if not isinstance(message, ToolResult | UserMessage) or _fits(message, cap):
         return piece
-    media = () if cap == _CAPS[-1] else result.media
-    return Piece(
-        remembered(result, f"_window_{cap}", lambda: replace(result, content=capped(result.content, cap), media=media))
-    )
+    return Piece(remembered(message, f"_window_{cap}", lambda: _short(message, cap)))
+
+
+def _fits(message: ToolResult | UserMessage, cap: int) -> bool:
+    parts = (Text(message.content),) if isinstance(message.content, str) else message.content
+    longest = max((len(part.text) for part in parts if isinstance(part, Text)), default=0)
+    return longest <= cap and not (cap == _CAPS[-1] and media_of(message))
+
+
+def _short(message: ToolResult | UserMessage, cap: int) -> Message:
+    """The message with texts of at most `cap` characters, and at the smallest without images and files."""
+    bare = cap == _CAPS[-1]
+    if isinstance(message, ToolResult):
+        return replace(message, content=capped(message.content, cap), media=() if bare else message.media)
+    if isinstance(message.content, str):
+        return replace(message, content=capped(message.content, cap))
+    return replace(message, content=tuple(_short_part(part, cap, bare) for part in message.content))
+
+
+def _short_part(part: Content, cap: int, bare: bool) -> Content:
+    if isinstance(part, Media):
+        return Text(placeholder(part, accepted=True)) if bare else part
+    return Text(capped(part.text, cap))
