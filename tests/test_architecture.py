@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib.resources
 import re
 import subprocess
 import sys
+import traceback
 from collections.abc import Iterator, Mapping
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
@@ -15,6 +17,9 @@ from pathlib import Path
 import pytest
 
 import glassloop
+from glassloop import Agent, ModelError
+from glassloop.models.openai_chat import OpenAIChat
+from glassloop.models.transport import Response
 
 SOURCE = Path(glassloop.__file__).parent
 FILES = sorted(SOURCE.rglob("*.py"))
@@ -224,10 +229,25 @@ def test_the_bare_import_is_light() -> None:
 def test_a_working_agent_stays_light() -> None:
     code = "import sys; from glassloop import Agent; import glassloop.models.openai_chat, glassloop.stores.sqlite"
     loaded = in_fresh_process(f"{code}; print(*sys.modules)").split()
-    assert {"sqlalchemy", "docstring_parser", "json_repair", "jsonschema_rs", "genai_prices", "typer", "rich"} & set(
-        loaded
-    ) == set()
+    heavy = {"sqlalchemy", "docstring_parser", "json_repair", "jsonschema_rs", "genai_prices", "typer", "rich"}
+    for_tools = {"pydantic.types", "pydantic.fields", "glassloop.tools.schema", "glassloop.tools.raw"}
+    assert (heavy | for_tools) & set(loaded) == set()
     assert len(loaded) <= 350
+
+
+def test_only_postgresql_needs_its_packages() -> None:
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(("sqlalchemy", "asyncpg"), None))
+from glassloop.stores import open_store
+import glassloop.knowledge.knowledge, glassloop.runtime, glassloop.server.app, glassloop.cli.main
+open_store("sqlite:///store.db")
+try:
+    open_store("postgresql://localhost/db")
+except Exception as error:
+    print(error)
+"""
+    assert "pip install 'glassloop[postgres]'" in in_fresh_process(code)
 
 
 def test_every_file_says_what_it_is() -> None:
@@ -235,6 +255,22 @@ def test_every_file_says_what_it_is() -> None:
     assert [
         str(place) for place, text in texts.items() if text.strip() and not ast.get_docstring(ast.parse(text))
     ] == []
+
+
+async def test_few_frames_and_no_task_lie_between_a_caller_and_the_request() -> None:
+    seen: list[tuple[list[str], bool]] = []
+    mine = asyncio.current_task()
+
+    class Looking:
+        async def post(self, url: str, headers: Mapping[str, str], body: bytes, timeout: float) -> Response:
+            ours = [frame.name for frame in traceback.extract_stack() if Path(frame.filename).is_relative_to(SOURCE)]
+            seen.append((ours, asyncio.current_task() is mine))
+            raise ModelError("looked", kind="invalid_request")
+
+    with pytest.raises(ModelError, match="looked"):
+        await Agent(OpenAIChat("m", base_url="https://one.test", transport=Looking())).run("hi")
+    [(frames, same_task)] = seen
+    assert (len(frames) <= 8, same_task) == (True, True), frames
 
 
 # The rules themselves can be broken

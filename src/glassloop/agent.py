@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, cast
 
-from glassloop.assembly import ask_about_held, assemble, handoffs_of, layers_of
+from glassloop.assembly import ask_about_held, assemble, handoffs_of
 from glassloop.core.context import RunContext
 from glassloop.core.encoding import digest, dumps
+from glassloop.core.errors import ConfigurationError
 from glassloop.core.limits import Limits
 from glassloop.core.result import OutputT, RunResult
 from glassloop.loop import drive
-from glassloop.middleware.stack import Middleware, tool_layers
+from glassloop.middleware.approval import Approval
+from glassloop.middleware.stack import Middleware, model_stack, tool_layers
 from glassloop.models.model import Model, ModelSettings
 from glassloop.models.registry import resolve_model
-from glassloop.options import RunOptions
+from glassloop.options import RunOptions, check_type
 from glassloop.runnable import Runnable
 from glassloop.tools.output import Output, as_output, check_names
 from glassloop.tools.toolset import Toolset, ToolSource, ToolSources
@@ -53,7 +55,7 @@ class Agent(Runnable, Generic[OutputT]):
 
     Raises:
         ToolDefinitionError: something in `tools` cannot be a tool, or two have one name.
-        ConfigurationError: a layer is given twice, or the output type has no JSON form.
+        ConfigurationError: an argument is not of its type, a layer is given twice, or the output type has no JSON form.
     """
 
     def __init__(
@@ -69,16 +71,22 @@ class Agent(Runnable, Generic[OutputT]):
         memory: Sequence[ContextStrategy] = (),
         output: type[OutputT] | Output[OutputT] | Any = None,
     ) -> None:
+        check_type("Agent(name=)", name, str, "a text")
+        check_type("Agent(limits=)", limits, Limits, "a glassloop.Limits")
+        check_type("Agent(settings=)", settings, ModelSettings, "a glassloop.ModelSettings")
+        if not callable(instructions):
+            check_type("Agent(instructions=)", instructions, str, "a text, or a function of the context")
         super().__init__(name, limits)
         self.model = model
         self.instructions = instructions
         self.settings = settings
-        self.middleware = tuple(middleware)
-        self.memory = tuple(memory)
-        self.tools = ToolSources([*tools, *(item for item in self.memory if isinstance(item, Toolset))])
+        self.middleware = middleware
+        self.memory = _listed("memory", memory, "view")
+        self.tools = ToolSources(
+            [*_listed("tools", tools), *(item for item in self.memory if isinstance(item, Toolset))]
+        )
         self.output: Output[OutputT] | None = as_output(output)
         check_names(self.output, self.tools.names)
-        tool_layers(self.middleware)
         self._models: dict[str, Model] = {}
 
     if TYPE_CHECKING:  # what runs of it give is of its output type
@@ -112,6 +120,22 @@ class Agent(Runnable, Generic[OutputT]):
             found += getattr(tool.function, "begins", ())
         return found
 
+    @property
+    def middleware(self) -> Sequence[Middleware]:
+        """What was given of it."""
+        return self._middleware
+
+    @middleware.setter
+    def middleware(self, given: Sequence[Middleware]) -> None:
+        self._middleware = _listed("middleware", given, "__call__")
+        self.layers = tuple(tool_layers(self._middleware))
+        self.ask = model_stack(self._middleware)
+
+    @property
+    def approval(self) -> Approval:
+        """The layer that says which calls need a human."""
+        return next(layer for layer in self.layers if isinstance(layer, Approval))
+
     def completed(self, result: RunResult, /) -> RunResult[OutputT]:
         """See `Runnable`: with the value that the answer is."""
         output = self.output if result.agent == self.name else handoffs_of(self).get(result.agent, self).output
@@ -124,7 +148,7 @@ class Agent(Runnable, Generic[OutputT]):
         """See `Runnable`."""
         run = await assemble(self, driving)
         try:
-            await ask_about_held(run, layers_of(self, driving))
+            await ask_about_held(self, run, driving)
             await drive(run)
         finally:
             driving.error = run.error
@@ -145,6 +169,10 @@ class Agent(Runnable, Generic[OutputT]):
         override = options.get("model")
         wanted = override if override is not None else self.model
         if wanted is not None and not isinstance(wanted, str):
+            if not hasattr(wanted, "stream"):
+                raise ConfigurationError(
+                    f"The model is of type {type(wanted).__name__}: give provider:model, or a Model."
+                )
             return wanted
         key = wanted or os.environ.get("MODEL", "")
         if key not in self._models:
@@ -158,3 +186,18 @@ class Agent(Runnable, Generic[OutputT]):
         memory = [type(item).__name__ for item in self.memory]
         output = [] if self.output is None else [self.output.spec]
         return digest(dumps([self.name, model.name, text, self.tools.names, *memory, *output]))
+
+
+def _listed(name: str, given: Any, method: str = "") -> tuple[Any, ...]:
+    """What an argument of `Agent` lists; each must have the method, and be no class that lacks its parentheses."""
+    if isinstance(given, str) or not isinstance(given, Iterable):
+        raise ConfigurationError(f"Agent({name}=) is of type {type(given).__name__}: give a list, also of one.")
+    items: tuple[Any, ...] = tuple(cast("Iterable[Any]", given))
+    for item in items if method else ():
+        if isinstance(item, type):
+            kind = item.__name__
+            raise ConfigurationError(f"Agent({name}=) has the class {kind}: give an instance, {kind}(...).")
+        if not hasattr(item, method):
+            kind = type(item).__name__
+            raise ConfigurationError(f"Agent({name}=) has a value of type {kind}, which has no {method}.")
+    return items

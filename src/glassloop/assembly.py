@@ -4,25 +4,21 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Collection, Iterable
 from typing import TYPE_CHECKING, Any
 
 from glassloop.core.context import RunContext
-from glassloop.core.events import ApprovalMode
 from glassloop.core.ids import root_of
-from glassloop.journal.moves import is_held
 from glassloop.journal.recorder import Recorder, now_ms
 from glassloop.journal.requests import RequestLog
 from glassloop.middleware.approval import Approval, pending_of
 from glassloop.middleware.call import ToolMiddleware
 from glassloop.middleware.idempotency import Idempotency
 from glassloop.middleware.reasons import Reasons
-from glassloop.middleware.stack import model_stack, tool_layers, tool_stack
+from glassloop.middleware.stack import tool_stack
 from glassloop.models.model import ToolSpec
 from glassloop.models.prices import load_prices
 from glassloop.options import RunOptions
 from glassloop.run import Run
-from glassloop.stores import Store
 from glassloop.tools.output import check_names
 from glassloop.tools.toolset import ToolIndex
 from glassloop.tree import Driving
@@ -66,11 +62,11 @@ def handoffs_of(agent: Agent) -> dict[str, Agent]:
     return found
 
 
-async def ask_about_held(run: Run, layers: Iterable[ToolMiddleware]) -> None:
+async def ask_about_held(agent: Agent, run: Run, driving: Driving) -> None:
     """Let the human at hand, if there is one, decide on the calls that an earlier driver left held."""
-    approval = next(layer for layer in layers if isinstance(layer, Approval))
+    approval = _bound_approval(agent.approval, driving)
     state, now = run.recorder.state, now_ms()
-    asked = [state.asked[call.id] for call in state.open_calls.values() if is_held(state, call)]
+    asked = [held for call_id in state.open_calls if (held := state.held_by(call_id)) is not None]
     open_ones = [one for one in asked if one.expires_at is None or one.expires_at > now]
     if approval.approver is None or not open_ones:
         return
@@ -93,13 +89,13 @@ async def _seat(agent: Agent, driving: Driving) -> Run:
     context = RunContext(
         options.get("deps"), recorder.state.run_id, recorder.state.identity, store=store, below=driving
     )
-    layers = layers_of(agent, driving)
+    layers = [_bound(layer, driving) for layer in agent.layers]
     reasons = next((layer for layer in layers if isinstance(layer, Reasons)), None)
     return Run(
         recorder=recorder,
         requests=RequestLog(recorder),
         model=model,
-        ask=model_stack(agent.middleware),
+        ask=agent.ask,
         call=tool_stack(layers),
         tools=_ToolsOfTheMoment(agent, context, recorder, reasons),
         context=context,
@@ -109,13 +105,6 @@ async def _seat(agent: Agent, driving: Driving) -> Run:
         view=await _views(agent, context, recorder),
         output=agent.output,
     )
-
-
-def layers_of(agent: Agent, driving: Driving) -> list[ToolMiddleware]:
-    """The layers of a tool call, with what only the run knows."""
-    also = [name.strip() for name in os.environ.get("APPROVE_TOOLS", "").split(",") if name.strip()]
-    mode, options = driving.started.approvals, driving.options
-    return [_bound(layer, driving.tree.store, options, mode, also) for layer in tool_layers(agent.middleware)]
 
 
 async def _views(agent: Agent, context: RunContext[Any], recorder: Recorder) -> Views | None:
@@ -145,14 +134,17 @@ class _ToolsOfTheMoment:
         return self.known
 
 
-def _bound(
-    layer: ToolMiddleware, store: Store, options: RunOptions, mode: ApprovalMode | None, also: Collection[str]
-) -> ToolMiddleware:
+def _bound(layer: ToolMiddleware, driving: Driving) -> ToolMiddleware:
     """A layer with what only the run knows: who is asked, and where claims stand."""
     match layer:
         case Approval():
-            return layer.bound(options.get("approve"), mode, also)
+            return _bound_approval(layer, driving)
         case Idempotency(ledger=None):
-            return Idempotency(store.ledger, layer.ttl)
+            return Idempotency(driving.tree.store.ledger, layer.ttl)
         case _:
             return layer
+
+
+def _bound_approval(layer: Approval, driving: Driving) -> Approval:
+    also = [name.strip() for name in os.environ.get("APPROVE_TOOLS", "").split(",") if name.strip()]
+    return layer.bound(driving.options.get("approve"), driving.started.approvals, also)

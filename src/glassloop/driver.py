@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from glassloop.core.encoding import loads
 from glassloop.core.errors import ConfigurationError, Fenced
 from glassloop.core.events import (
     AgentChanged,
     ApprovalDecided,
+    CancelRequested,
     DriverClaimed,
     Event,
     RunContinued,
@@ -20,12 +23,13 @@ from glassloop.core.events import (
     RunStarted,
 )
 from glassloop.core.ids import root_of
-from glassloop.core.messages import Message
-from glassloop.core.result import Decision, RunResult
-from glassloop.holding import check_readable, hand_over, held, session_length
+from glassloop.core.messages import Message, UserMessage
+from glassloop.core.result import Decision, RunResult, misfit
+from glassloop.holding import check_readable, end_unheard, hand_over, held, session_length
 from glassloop.journal.deferred import record_answer, tell_parent
+from glassloop.journal.media import contents, recall
 from glassloop.journal.projection import WITHDRAW, ApprovalFilter, summarize
-from glassloop.journal.recorder import Recorder, Subscriber
+from glassloop.journal.recorder import Recorder, Subscriber, now_ms
 from glassloop.journal.state import State, fold
 from glassloop.journal.view import message_digest
 from glassloop.memory.turn import HandedOver, handed_over, turn_of
@@ -54,10 +58,14 @@ async def begin(
     async with held(store, run_id, started.identity, busy, begins=True) as before:
         state = State(run_id=run_id, conversation=list(before))
         recorder = Recorder(store.journal, state, epoch=1, history=before, subscribers=subscribers)
+        await recall(store.journal, before)
+        recorder.keep_all(contents((started.input, *started.history)))
         recorder.record(replace(started, history=_not_in(before, started.history)))
         recorder.record(DriverClaimed(1, str(this_process()), len(before)))
-        tree = Tree(store, options, subscribers)
-        return await _drive(runs, Driving(tree, recorder, started, options), store)
+        driving = Driving(Tree(store, options, subscribers), recorder, started, options)
+        async with _as_root(runs, driving):
+            await runs.drive(driving)
+        return await _result(runs, driving)
 
 
 async def go_on(
@@ -75,10 +83,14 @@ async def go_on(
     started = known.started
     await tell_parent(store.journal, known.events)
     busy, fresh = options.get("when_busy", "queue"), known.session_length is None
+    if fresh and known.cancelled and started.kind == "run":
+        await end_unheard(store, run_id, started.identity.session)
+        return runs.completed(await whole_result(store.journal, fold(await store.journal.read(run_id)), {}))
     async with held(store, run_id, started.identity, busy, fresh=fresh) as session:
         seen = await _read(store, run_id, runs)
         before = session if seen.session_length is None else session[: seen.session_length]
         state = fold(seen.events, before)
+        await recall(store.journal, [*state.conversation, *state.results.values()])
         answers = await _answers(store, state, decisions)
         if state.finished is not None and (state.finished.outcome == "completed" or not known.finished):
             # complete, or ended by another while this driver waited for the session
@@ -93,9 +105,11 @@ async def go_on(
             recorder.record(RunContinued(options.get("limits")))
         for answer in answers:
             recorder.record(answer)
-        tree = Tree(store, options, subscribers, letting_go)
-        await tree.recall(run_id)
-        return await _drive(runs, Driving(tree, recorder, started, options), store, told)
+        driving = Driving(Tree(store, options, subscribers, letting_go), recorder, started, options)
+        await driving.tree.recall(run_id)
+        async with _as_root(runs, driving, told):
+            await runs.drive(driving)
+        return await _result(runs, driving)
 
 
 class _Seen:
@@ -105,6 +119,7 @@ class _Seen:
         self.started, self.events = started, events
         self.session_length = session_length(events)
         self.finished = isinstance(events[-1].data, RunFinished)
+        self.cancelled = not self.finished and any(isinstance(event.data, CancelRequested) for event in events)
 
 
 async def _read(store: Store, run_id: str, runs: Runnable) -> _Seen:
@@ -124,33 +139,43 @@ async def _read(store: Store, run_id: str, runs: Runnable) -> _Seen:
     return _Seen(started, events)
 
 
-async def _drive(runs: Runnable, driving: Driving, store: Store, told: HandedOver | None = None) -> RunResult:
-    """Drive a root to rest, then hand its messages to its session, which was `told` of some before."""
+@asynccontextmanager
+async def _as_root(runs: Runnable, driving: Driving, told: HandedOver | None = None) -> AsyncGenerator[None]:
+    """Within it a root is driven; then its messages are handed to its session, which was `told` of some before."""
     recorder, tree = driving.recorder, driving.tree
-    recorder.turn, recorder.apart = partial(turn_of, before=told), store.sessions_url is not None
+    recorder.turn, recorder.apart = partial(turn_of, before=told), tree.store.sessions_url is not None
     try:
         with tree.driven(driving):
-            await runs.drive(driving)
+            yield
     except asyncio.CancelledError as error:
         error.result = await tree.result_of(runs, driving)  # type: ignore[attr-defined] - documented
         raise
     finally:
         if recorder.clean:
-            await hand_over(store, recorder)
-    return raise_for(await tree.result_of(runs, driving), driving.error, recorder.state.limits.on_limit)
+            await hand_over(tree.store, recorder)
+
+
+async def _result(runs: Runnable, driving: Driving) -> RunResult:
+    result = await driving.tree.result_of(runs, driving)
+    return raise_for(result, driving.error, driving.recorder.state.limits.on_limit)
 
 
 def _not_in(session: Sequence[Message], history: Sequence[Message]) -> tuple[Message, ...]:
     """The history without what the session has already: a caller may give both."""
-    known = Counter(map(message_digest, session))
-    fresh: list[Message] = []
-    for message in history:
-        key = message_digest(message)
-        if known[key]:
-            known[key] -= 1
-        else:
-            fresh.append(message)
-    return tuple(fresh)
+    if not session or not history:
+        return tuple(history)
+    known, same = Counter(map(message_digest, session)), list[bool]()
+    for key in map(message_digest, history):
+        same.append(known[key] > 0)
+        known[key] -= same[-1]
+    if all(same):
+        return ()
+    return tuple(message for at, message in enumerate(history) if not same[at] or _said_again(message, at, same))
+
+
+def _said_again(message: Message, at: int, same: Sequence[bool]) -> bool:
+    """Whether a user has said the same words ("yes") elsewhere: nothing beside them is what stands in the session."""
+    return isinstance(message, UserMessage) and not any((*same[max(0, at - 1) : at], *same[at + 1 : at + 2]))
 
 
 async def _answers(store: Store, state: State, decisions: Mapping[str, Decision | bool]) -> list[ApprovalDecided]:
@@ -159,26 +184,46 @@ async def _answers(store: Store, state: State, decisions: Mapping[str, Decision 
     Decisions on calls of the runs below are recorded there.
 
     Raises:
-        ConfigurationError: an approval that the run does not wait for.
+        ConfigurationError: an approval that the run does not wait for, or a decision that comes too late or does not
+            fit what was asked.
     """
     # a deferred call runs by itself, where it is decided
-    held = (asked for asked in state.asked.values() if asked.mode != "defer" and asked.call_id in state.open_calls)
-    waiting = {asked.approval_id for asked in held} - state.decided.keys()
+    waiting = {held.approval_id: held for call_id in state.open_calls if (held := state.held_by(call_id)) is not None}
     answers: list[ApprovalDecided] = []
     for approval_id, decision in decisions.items():
         answer, recorded = decided(approval_id, decision), state.decided.get(approval_id)
-        if recorded is not None and (recorded.decision, recorded.arguments) == (answer.decision, answer.arguments):
+        if recorded is not None and _same(recorded, answer):
             continue
-        if approval_id in waiting:
+        if (asked := waiting.get(approval_id)) is not None:
+            _check_time(approval_id, asked.expires_at)
+            _check_fit(approval_id, decision, asked.kind, asked.choices)
             answers.append(answer)
-        elif not await _answer_below(store, state.run_id, answer):
+        elif not await _answer_below(store, state.run_id, answer, decision):
             raise ConfigurationError(f"Run {state.run_id} has no approval {approval_id!r} that waits for a decision.")
     return answers
 
 
-async def _answer_below(store: Store, root: str, answer: ApprovalDecided) -> bool:
+def _same(one: ApprovalDecided, other: ApprovalDecided) -> bool:
+    return (one.decision, one.arguments, one.answer) == (other.decision, other.arguments, other.answer)
+
+
+def _check_time(approval_id: str, expires_at: int | None) -> None:
+    if expires_at is not None and expires_at <= now_ms():
+        raise ConfigurationError(f"{approval_id}: the time to decide has passed. Cancel the run, and begin it again.")
+
+
+def _check_fit(approval_id: str, decision: Decision | bool, kind: str, choices: Sequence[str]) -> None:
+    if problem := misfit(decision, kind, choices):
+        raise ConfigurationError(f"{approval_id}: {problem}")
+
+
+async def _answer_below(store: Store, root: str, answer: ApprovalDecided, decision: Decision | bool) -> bool:
     """Record a decision on a call of a run below; False where none waits for it."""
     for row in await store.journal.approvals(ApprovalFilter(id=answer.approval_id)):
         if row.run_id != root and root_of(row.run_id) == root and row.mode != "defer":
-            return row.decision not in (None, WITHDRAW) or await record_answer(store.journal, row.run_id, answer)
+            if row.decision not in (None, WITHDRAW):
+                return True
+            _check_time(answer.approval_id, row.expires_at)
+            _check_fit(answer.approval_id, decision, row.kind, loads(row.choices))
+            return await record_answer(store.journal, row.run_id, answer)
     return False

@@ -25,6 +25,7 @@ from glassloop.tree import close_below
 
 _log = logging.getLogger("glassloop")
 
+_CUT_OFF = "Interrupted: the process that drove the run has ended."
 _ALL = 1_000
 _LAST = 3
 
@@ -78,7 +79,7 @@ def _driving(store: Store, run_id: str) -> Generator[None]:
 
 async def refuse_where_busy(store: Store, session: str, run_id: str) -> None:
     """Raise SessionBusy where another run of the session goes on, or waits for a human."""
-    for row in await store.journal.runs(RunFilter(session=session, finished=False, roots=True, limit=1_000)):
+    for row in await store.journal.runs(RunFilter(session=session, finished=False, roots=True, limit=_ALL)):
         if row.id == run_id:
             continue
         if row.status == "waiting":
@@ -131,24 +132,29 @@ async def _close_abandoned(store: Store, session: str) -> None:
 
     Calls that have a result keep it; the others get one that says that they were interrupted.
     """
-    for row in reversed(await store.journal.runs(RunFilter(session=session, finished=False, roots=True, limit=1_000))):
+    for row in reversed(await store.journal.runs(RunFilter(session=session, finished=False, roots=True, limit=_ALL))):
         if row.status == "waiting" or row.owner is None or not await store.is_gone(row.owner):
             continue
         try:
-            await _close(store, row.id, session)
+            await _close(store, row.id, session, Finish("cancelled", message=_CUT_OFF))
         except Fenced:
             pass  # another goes on with it
         except StoreError as error:
             _log.warning("Run %s was cut off and stays as it is: %s", row.id, error)
 
 
-async def _close(store: Store, run_id: str, session: str) -> None:
+async def end_unheard(store: Store, run_id: str, session: str | None) -> None:
+    """End a run that was cancelled before anybody drove it, which need not wait for its session to be free."""
+    await _close(store, run_id, session, Finish("cancelled", message="The run was cancelled before it began."))
+
+
+async def _close(store: Store, run_id: str, session: str | None, end: Finish) -> None:
     events = await store.journal.read(run_id)
     started = events[0].data
     if not isinstance(started, RunStarted) or started.kind == "call":  # a call that a human has approved is still due
         return
     check_readable(run_id, events)
-    messages = await store.sessions.load(session)
+    messages = [] if session is None else await store.sessions.load(session)
     before = messages[: session_length(events)]
     state = fold(events, before)
     recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before)
@@ -156,7 +162,7 @@ async def _close(store: Store, run_id: str, session: str) -> None:
     recorder.turn, recorder.apart = partial(turn_of, before=handed_over(events, before)), store.sessions_url is not None
     await recorder.commit()  # claimed before those below it are ended
     await close_below(store, run_id, recorder.epoch)
-    await close(recorder, Finish("cancelled", message="Interrupted: the process that drove the run has ended."))
+    await close(recorder, end)
     await hand_over(store, recorder)
 
 

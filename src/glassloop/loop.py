@@ -10,83 +10,52 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from typing import Any, cast
+from collections.abc import Iterator, Sequence
 
-from glassloop.core.errors import FatalToolError, ModelError, StoreError
+from glassloop.core.errors import FatalToolError, ModelError
 from glassloop.core.events import AttemptFailed, ModelReplied, ToolStarted
 from glassloop.core.messages import ToolCall
 from glassloop.journal.moves import AskModel, Finish, Nudge, Rest, RunCalls, Summarize, Undo, Wait, next_move
 from glassloop.journal.view import View
 from glassloop.middleware.call import Call, ModelCall
 from glassloop.models.model import ModelRequest, ToolSpec
-from glassloop.run import Driven, Run
+from glassloop.run import Run
 from glassloop.tools.calls import prepare_calls
 from glassloop.tools.toolset import ToolIndex
 
 
-async def drive(run: Driven, turn: Callable[[Any], Awaitable[None]] | None = None) -> None:
-    """Drive a run until it rests: finished, or waiting for a human. `turn` does it instead of the loop, for a flow.
+async def drive(run: Run) -> None:
+    """Drive a run until it rests: finished, or waiting for a human.
 
     Raises:
         asyncio.CancelledError: cancelled; the run has its outcome.
         StoreError: the journal failed; the run can be resumed.
     """
-    run.task = asyncio.current_task()
-    run.cancels = run.task.cancelling() if run.task else 0
-    state, limits = run.recorder.state, run.recorder.state.limits
-    seconds = None if limits.seconds is None else limits.seconds - state.active_ms / 1000
-    clock = asyncio.timeout(seconds)
-    try:
-        async with clock:
-            await (turn or _turn_until_rest)(cast("Run", run))
-    except TimeoutError:
-        if not clock.expired():
-            raise
-        text = f"The run used its {limits.seconds:g} seconds without finishing."
-        await run.finish(Finish("limited", limit="seconds", message=text))
-    except asyncio.CancelledError:
-        await run.interrupted()
-        raise
-    except StoreError:
-        raise
-    except Exception as error:
-        text = f"An unexpected {type(error).__name__} ended the run."
-        await run.finish(Finish("failed", message=text, error_kind="unexpected"))
-        raise
-
-
-async def _turn_until_rest(run: Run) -> None:
-    while True:
-        await run.take_over()
-        index, specs = await run.tools()
-        head = run.requests.head_bytes(run.instructions, specs, run.wanted)
-        view = await run.view(run.recorder.state, head) if run.view else None
-        match next_move(run.recorder.state, run.terms(index, head, view)):
-            case AskModel() as move:
-                await _ask(run, index, specs, move, view)
-            case Summarize() as move:
-                await run.summarize(move)
-            case RunCalls(calls):
-                soon = run.recorder.commit_soon()
-                try:
+    async with run.guarded():
+        while True:
+            await run.take_over()
+            index, specs = await run.tools()
+            head = run.requests.head_bytes(run.instructions, specs, run.wanted)
+            view = await run.view(run.recorder.state, head) if run.view else None
+            match next_move(run.recorder.state, run.terms(index, head, view)):
+                case AskModel() as move:
+                    await _ask(run, index, specs, move, view)
+                case Summarize() as move:
+                    await run.summarize(move)
+                case RunCalls(calls):
                     await _run_calls(run, index, calls)
-                except FatalToolError as error:
-                    run.abort(error)
-                finally:
-                    soon.cancel()
-            case Nudge() as nudge:
-                run.nudge(nudge)
-            case Undo(execution):
-                await run.undo(index, execution)
-            case Finish() as end:
-                return await run.finish(end)
-            case Wait():
-                if await run.rest():
-                    return None
-            case Rest():
-                return await run.recorder.commit()
-        _raise_if_cancelled(run)
+                case Nudge() as nudge:
+                    run.nudge(nudge)
+                case Undo(execution):
+                    await run.undo(index, execution)
+                case Finish() as end:
+                    return await run.finish(end)
+                case Wait():
+                    if await run.rest():
+                        return None
+                case Rest():
+                    return await run.recorder.commit()
+            _raise_if_cancelled(run)
 
 
 async def _ask(run: Run, index: ToolIndex, specs: tuple[ToolSpec, ...], move: AskModel, view: View | None) -> None:
@@ -121,17 +90,26 @@ async def _run_calls(run: Run, index: ToolIndex, calls: Sequence[ToolCall]) -> N
     The reply becomes durable before a write begins, and within moments where all calls read; results of reads with the
     next model request, in one append for the whole step.
     """
-    for batch in _batches(index, calls):
-        _raise_if_cancelled(run)
-        if len(batch) == 1:
-            await _run_call(run, index, batch[0], run.cancels)
-            continue
-        try:
+    soon = run.recorder.commit_soon()
+    try:
+        for batch in _batches(index, calls):
+            _raise_if_cancelled(run)
+            if len(batch) == 1:
+                # a task of its own, too: before Python 3.13 a TaskGroup of the tool leaves its cancellation on its task
+                await asyncio.create_task(_run_call(run, index, batch[0]))
+                continue
             async with asyncio.TaskGroup() as group:
                 # waited for in here: Python 3.11's group takes back its cancellation of this task only then
                 await asyncio.wait([group.create_task(_run_call(run, index, call)) for call in batch])
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from None
+    except FatalToolError as error:
+        run.abort(error)
+    except BaseExceptionGroup as failures:
+        first = failures.exceptions[0]
+        if not isinstance(first, FatalToolError):
+            raise first from None
+        run.abort(first)
+    finally:
+        soon.cancel()
 
 
 def _batches(index: ToolIndex, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
@@ -149,10 +127,10 @@ def _batches(index: ToolIndex, calls: Sequence[ToolCall]) -> Iterator[list[ToolC
         yield batch
 
 
-async def _run_call(run: Run, index: ToolIndex, call: ToolCall, cancels: int = 0) -> None:
+async def _run_call(run: Run, index: ToolIndex, call: ToolCall) -> None:
     run.recorder.emit(ToolStarted(call.id, call.name, call.arguments))
     context = run.context.for_call(run.recorder.state.step, call.id, run.progress(call.id))
-    travelling = Call(call, index, context, run.recorder, call.arguments, cancels)
+    travelling = Call(call, index, context, run.recorder, call.arguments)
     began = time.perf_counter()
     try:
         ended = await run.call(travelling)

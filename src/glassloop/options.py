@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, TypedDict
 
 from glassloop.core.context import Identity
+from glassloop.core.errors import ConfigurationError
 from glassloop.core.events import ApprovalMode
 from glassloop.core.limits import Limits
 from glassloop.core.messages import Message
@@ -38,9 +39,44 @@ class RunOptions(TypedDict, total=False):
     user: str | None
     identity: Identity | None
     deps: Any
-    history: Sequence[Message]
+    history: Sequence[Message] | None
     limits: Limits | None
     model: str | Model | None
     store: str | Store | None
     approve: Approver | None
     approvals: ApprovalMode | None
+
+
+_TYPES: dict[str, type] = {"identity": Identity, "limits": Limits}
+
+
+def check_options(options: RunOptions) -> None:
+    """Refuse what would be passed over in silence, or fail where nobody sees why: Python checks no `**options`.
+
+    Raises:
+        ConfigurationError: no such option, or a value of another type.
+    """
+    for name, value in options.items():
+        if name not in RunOptions.__optional_keys__:
+            known = ", ".join(sorted(RunOptions.__optional_keys__))
+            raise ConfigurationError(f"A run has no option {name!r}. There are: {known}.")
+        if name in _TYPES and value is not None:
+            check_type(f"{name}=", value, _TYPES[name], f"a glassloop.{_TYPES[name].__name__}")
+        if name == "approve" and value is not None and not callable(value):
+            raise ConfigurationError(f"approve= is of type {type(value).__name__}: give a function that decides.")
+
+
+def check_type(what: str, value: object, kinds: type | tuple[type, ...], wanted: str) -> None:
+    """Refuse a value that is none of these.
+
+    Args:
+        what: what it is given as, for the message.
+        value: what is given.
+        kinds: the types that will do.
+        wanted: what to give instead, for the message.
+
+    Raises:
+        ConfigurationError: it is none of these.
+    """
+    if not isinstance(value, kinds):
+        raise ConfigurationError(f"{what} is of type {type(value).__name__}: give {wanted}.")

@@ -120,8 +120,9 @@ def _execution(step: int, finished: ToolFinished, values: Mapping[str, Any]) -> 
 def _pending(state: State) -> tuple[PendingApproval, ...]:
     """Calls that wait for a human: the held ones of a run that rests, and the deferred ones of any."""
     by_id = {call.id: call for reply in state.replies for call in reply.calls}
+    asked = [*state.asked.values(), *(questions[-1] for questions in state.questions.values())]
     return tuple(
-        pending_of(state, asked, by_id[call_id].provider_id)
-        for call_id, asked in state.asked.items()
-        if asked.approval_id not in state.decided and (asked.mode == "defer" or call_id in state.open_calls)
+        pending_of(state, one, by_id[one.call_id].provider_id)
+        for one in asked
+        if one.approval_id not in state.decided and (one.mode == "defer" or one.call_id in state.open_calls)
     )

@@ -7,14 +7,15 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from glassloop.core.context import RunContext
 from glassloop.core.encoding import loads
-from glassloop.core.errors import FatalToolError, ModelError, RunError
+from glassloop.core.errors import FatalToolError, ModelError, RunError, StoreError
 from glassloop.core.events import (
     CallSuspended,
     DriverRested,
@@ -74,6 +75,36 @@ class Driven:
     cancels: int = 0
     letting_go: Callable[[], bool] = lambda: False
     close_below: Callable[[], Awaitable[None]] | None = None
+
+    @asynccontextmanager
+    async def guarded(self) -> AsyncGenerator[None]:
+        """Within it the run's clock runs, and whatever ends the driving is an outcome of the run.
+
+        Raises:
+            asyncio.CancelledError: cancelled; the run has its outcome.
+            StoreError: the journal failed; the run can be resumed.
+        """
+        self.task = asyncio.current_task()
+        self.cancels = self.task.cancelling() if self.task else 0
+        state, limits = self.recorder.state, self.recorder.state.limits
+        clock = asyncio.timeout(None if limits.seconds is None else limits.seconds - state.active_ms / 1000)
+        try:
+            async with clock:
+                yield
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            text = f"The run used its {limits.seconds:g} seconds without finishing."
+            await self.finish(Finish("limited", limit="seconds", message=text))
+        except asyncio.CancelledError:
+            await self.interrupted()
+            raise
+        except StoreError:
+            raise
+        except Exception as error:
+            text = f"An unexpected {type(error).__name__} ended the run."
+            await self.finish(Finish("failed", message=text, error_kind="unexpected"))
+            raise
 
     async def rest(self) -> bool:
         """Let go of the run, which waits for a human; False where one has decided, or cancelled it, just then."""
@@ -135,8 +166,12 @@ class Run(Driven):
     seat: Callable[[str], Awaitable[Run]] | None = None
 
     async def take_over(self) -> None:
-        """Let the agent that has the conversation now have its own model, instructions and tools."""
-        speaker = self.recorder.state.speaker
+        """Let the agent that has the conversation now have its own model, instructions and tools.
+
+        Calls that are still to be run were made by the agent before it, and are run with that agent's tools.
+        """
+        state = self.recorder.state
+        speaker = state.caller if state.open_calls else state.speaker
         if speaker == self.agent or self.seat is None:
             return
         other = await self.seat(speaker)
@@ -165,10 +200,16 @@ class Run(Driven):
         )
 
     def settings_for(self, move: AskModel) -> ModelSettings:
-        """How the next request samples and how its tools travel; the same object while nothing of that changes."""
-        mode = self.settings.tool_mode
-        if mode == "auto" and "schema_mode" in self.recorder.state.nudges:
+        """How the next request samples and how its tools travel; the same object while nothing of that changes.
+
+        Where a call is forced, it is so until one has been made: a model that must always call could never answer. An
+        answer that is itself given by a call is another matter.
+        """
+        mode, state = self.settings.tool_mode, self.recorder.state
+        if mode == "auto" and "schema_mode" in state.nudges:
             mode = "schema"
+        if state.executions and self.output is None and self.settings.tool_choice not in (None, "auto", "none"):
+            self.settings = replace(self.settings, tool_choice=None)
         if (self.settings.max_tokens, self.settings.tool_mode) != (move.max_tokens, mode):
             self.settings = replace(self.settings, max_tokens=move.max_tokens, tool_mode=mode)
         return self.settings

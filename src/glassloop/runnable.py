@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 from typing_extensions import Unpack
 
 from glassloop.core.context import Identity
+from glassloop.core.errors import ConfigurationError
 from glassloop.core.events import RunStarted
 from glassloop.core.ids import new_id
 from glassloop.core.limits import Limits
-from glassloop.core.messages import UserMessage
+from glassloop.core.messages import Message, UserMessage
 from glassloop.core.result import Decision, RunResult
 from glassloop.driver import begin, go_on
 from glassloop.journal.recorder import Subscriber
-from glassloop.options import RunOptions
-from glassloop.portal import run_in_portal
+from glassloop.options import RunOptions, check_options, check_type
 from glassloop.stores import Store, open_configured
-from glassloop.stream import RunStream
 
 if TYPE_CHECKING:
+    from glassloop.stream import RunStream
     from glassloop.tools.output import Output
     from glassloop.tree import Driving
+
+_LONGEST_NAME = 500
+"""Characters that every store can have in an index: at PostgreSQL an entry has at most 2,704 bytes."""
 
 
 class Runnable(ABC):
@@ -83,10 +87,14 @@ class Runnable(ABC):
 
     def run_sync(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunResult:
         """`run`, from code that is not async."""
+        from glassloop.portal import run_in_portal
+
         return run_in_portal(self._begin(input, options, ()))
 
     def stream(self, input: str | UserMessage | None = None, **options: Unpack[RunOptions]) -> RunStream:
         """Run and watch: `async with agent.stream(...) as stream: async for event in stream: ...`."""
+        from glassloop.stream import RunStream
+
         return RunStream(lambda subscriber: self._begin(input, options, (subscriber,)), self.output)
 
     async def resume(
@@ -109,29 +117,32 @@ class Runnable(ABC):
             ConfigurationError: no such run, another agent's, or no such approval.
                 And what `run` raises.
         """
+        check_options(options)
         store = self.store_for(options)
         subscribers = (subscriber,) if subscriber else ()
         return await go_on(self, store, run_id, options, decisions=decisions or {}, subscribers=subscribers)
 
-    async def _begin(
+    def _begin(
         self, input: str | UserMessage | None, options: RunOptions, subscribers: Sequence[Subscriber]
-    ) -> RunResult:
+    ) -> Coroutine[Any, Any, RunResult]:
         started = self.started(input, options)
-        return await begin(self, self.store_for(options), new_id("run"), started, options, subscribers=subscribers)
+        return begin(self, self.store_for(options), new_id("run"), started, options, subscribers=subscribers)
 
     def started(self, input: str | UserMessage | None, options: RunOptions) -> RunStarted:
         """The event that begins a run of it.
 
         Raises:
-            ConfigurationError: the model cannot be resolved.
+            ConfigurationError: the model cannot be resolved, there is no such option, a name is none, or what should be
+                a message is none.
         """
+        check_options(options)
         return RunStarted(
             agent=self.name,
             fingerprint=self.fingerprint_for(options),
-            identity=options.get("identity") or Identity(options.get("user"), session=options.get("session")),
-            input=UserMessage(input) if isinstance(input, str) else input,
+            identity=_identity(options),
+            input=_input(input),
             limits=options.get("limits") or self.limits,
-            history=tuple(options.get("history", ())),
+            history=_history(options),
             approvals=options.get("approvals"),
         )
 
@@ -144,10 +155,44 @@ class Runnable(ABC):
         given = options.get("store")
         if isinstance(given, Store):
             return given
+        check_type("store=", given, (str, NoneType), "a URL, e.g. sqlite:///runs.db, or what open_store(url) returns")
         places = given or os.environ.get("STORE"), os.environ.get("SESSIONS")
         if places not in self._stores:
             self._stores[places] = open_configured(given, "memory:")
         return self._stores[places]
+
+
+def _identity(options: RunOptions) -> Identity:
+    """On whose behalf, in which session; a name that is empty would join everybody who has forgotten to give one."""
+    who = options.get("identity") or Identity(options.get("user"), session=options.get("session"))
+    session: Any = who.session
+    if session is not None and not (isinstance(session, str) and session.strip()):
+        raise ConfigurationError(f"session={session!r}: name the conversation, or give None for a run of its own.")
+    for kind, name in (("session", who.session), ("user", who.user), ("tenant", who.tenant)):
+        if name is not None and len(name) > _LONGEST_NAME:
+            raise ConfigurationError(
+                f"The {kind} has a name of {len(name):,} characters: give at most {_LONGEST_NAME}."
+            )
+    return who
+
+
+def _history(options: RunOptions) -> tuple[Message, ...]:
+    history: tuple[Any, ...] = tuple(options.get("history") or ())
+    for position, message in enumerate(history):
+        if not isinstance(message, Message):
+            raise ConfigurationError(
+                f"history[{position}] is of type {type(message).__name__}: give messages, e.g. an earlier result's; "
+                "from_openai and from_anthropic make them of a provider's."
+            )
+    return history
+
+
+def _input(given: Any) -> UserMessage | None:
+    if isinstance(given, str):
+        return UserMessage(given)
+    if given is not None and not isinstance(given, UserMessage):
+        raise ConfigurationError(f"The input is of type {type(given).__name__}: give a text, or a UserMessage.")
+    return given
 
 
 def everyone(runs: Sequence[Runnable]) -> dict[str, Runnable]:

@@ -19,6 +19,7 @@ from glassloop.core.messages import ToolCall, UserMessage
 from glassloop.core.result import RunResult
 from glassloop.core.usage import Spent
 from glassloop.journal.allowance import Allowance, Rates, allowance_of, spent_by
+from glassloop.journal.media import contents, recall
 from glassloop.journal.moves import Finish
 from glassloop.journal.projection import RunFilter
 from glassloop.journal.recorder import Recorder, Subscriber
@@ -218,6 +219,7 @@ class Tree:
         await parent.recorder.commit()  # what it begins would be nobody's if a crash took the parent's last events
         events = await self.store.journal.read(run_id)
         state = fold(events)
+        await recall(self.store.journal, [*state.conversation, *state.results.values()])
         if events and state.agent != runs.name:
             raise ConfigurationError(f"{state.agent} has been given this already: give {runs.name} a key of its own.")
         options = self._options_below(parent)
@@ -234,6 +236,7 @@ class Tree:
         if state.finished is not None and not self._goes_on(state):
             return driving
         if not events:
+            recorder.keep_all(contents((started.input, *started.history)))
             for data in (started, *decided):
                 recorder.record(data)
         recorder.record(DriverClaimed(recorder.epoch, str(this_process()), 0))

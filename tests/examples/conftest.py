@@ -51,6 +51,12 @@ Example = Callable[..., Ended]
 
 
 @pytest.fixture
+def file(tmp_path: Path) -> Path:
+    """Where the journal and an example's own tables stand."""
+    return tmp_path / "runs.db"
+
+
+@pytest.fixture
 def example(root: Path, clean_environment: dict[str, str], tmp_path: Path) -> Example:
     """Run Python with some words; variables of the environment are keyword arguments."""
 

@@ -27,12 +27,6 @@ Serve = Callable[..., Any]
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """Where the journal and the shop's tables stand."""
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
 def talk(load: Load, file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Talk]:
     """Ask the desk, again and again in one session."""
     store = f"sqlite:///{file}"

@@ -36,12 +36,6 @@ QUESTION_ZH = "查一下退款需要多长时间，然后3个工作日是多少�
 FOLLOW_UP_ZH = "刚才算出的数是多少？"
 
 
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """Where journal, sessions and corpus stand."""
-    return tmp_path / "runs.db"
-
-
 @pytest.fixture(scope="module")
 def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A store whose corpus is ingested once."""

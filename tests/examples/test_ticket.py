@@ -27,12 +27,6 @@ COMPLAINT = "Customer complains that order 2024001 was never shipped"
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """Where the journal and the shop's tables stand."""
-    return tmp_path / "runs.db"
-
-
-@pytest.fixture
 def talk(load: Load, file: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Talk]:
     """Hand a complaint in; what needs a human is approved, or decided as `how` says."""
     store = f"sqlite:///{file}"

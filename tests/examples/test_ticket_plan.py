@@ -20,17 +20,10 @@ from glassloop.testing import Answer, Conversation, ModelServer, Reaction
 
 Load = Callable[[str], Target]
 Start = Callable[..., Any]
-Talk = Callable[..., RunResult]
 COMPLAINT = "Customer complains that order 2024001 was never shipped"
 PROMPT = "Carry it out? [y]es, [n]o, [e]dit the plan: "
 CALL_PROMPT = "Run it? [y]es, [n]o, [e]dit the arguments: "
 START = ("-m", "examples.ticket", "--plan", "--trace")
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    """Where the journal and the shop's tables stand."""
-    return tmp_path / "runs.db"
 
 
 def rows(file: Path, table: str = "tickets") -> list[dict[str, Any]]:

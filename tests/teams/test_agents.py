@@ -7,15 +7,19 @@ from typing import Any
 
 import pytest
 
-from glassloop import Agent, LimitReached, Limits, ModelError, ModelSettings, RunContext, tool
+from glassloop import Agent, Identity, LimitReached, Limits, ModelError, ModelSettings, RunContext, tool
 from glassloop.core.events import HandedOff
 from glassloop.core.messages import Reply, Text, ToolResult, UserMessage
+from glassloop.core.result import Decision
 from glassloop.core.usage import Usage
 from glassloop.models.model import ModelRequest
 from glassloop.models.scripted import ScriptedModel, call
+from glassloop.runtime import ApprovalProblem, Runtime
 from glassloop.stores import open_store
 from glassloop.teams import agent_tool, delegate, handoff, supervisor
 from glassloop.tools.toolset import DynamicToolset
+
+ANN = Identity("ann")
 
 
 def results(request: ModelRequest) -> list[str]:
@@ -46,6 +50,25 @@ async def test_an_agent_is_a_tool_of_another() -> None:
     assert [one.value for one in result.tool_executions] == ["echo a", "echo b"]
     assert result.steps == 2
     assert result.spent.steps == 4
+
+
+async def test_two_agents_of_one_tree_do_not_do_the_same_write_twice() -> None:
+    opened: list[str] = []
+
+    @tool(effect="write")
+    def open_ticket(order: str) -> str:
+        """Open a ticket."""
+        opened.append(order)
+        return f"ticket {len(opened)}"
+
+    def answer(request: ModelRequest) -> Any:
+        return call("open_ticket", order="1024") if not results(request) else results(request)[-1]
+
+    clerks = [Agent(ScriptedModel(answer), [open_ticket], name=name) for name in ("ann", "bob")]
+    model = ScriptedModel([[call("ann", task="go"), call("bob", task="go")], "done"])
+    desk = Agent(model, [agent_tool(one) for one in clerks])
+    result = await desk.run("order 1024 never came")
+    assert (opened, [one.value for one in result.tool_executions]) == (["1024"], ["ticket 1", "ticket 1"])
 
 
 async def test_what_the_model_is_told_of_it_is_the_beginning_of_its_instructions() -> None:
@@ -154,6 +177,44 @@ async def test_a_conversation_that_was_handed_over_goes_on_with_the_same_agent_a
     assert result.outcome == "waiting"
     result = await front().resume(result.run_id, decisions={result.pending[0].approval_id: True}, store=store)
     assert (result.output, result.agent) == ("paid", "billing")
+
+
+@pytest.mark.parametrize("order", [("hand_to_talker", "pay"), ("pay", "hand_to_talker")])
+async def test_a_call_that_waits_beside_a_handoff_is_run_with_the_tools_of_the_agent_that_made_it(
+    order: tuple[str, str],
+) -> None:
+    """openai/openai-agents-js#1768, microsoft/agent-framework#8247: approved, and then looked for among the tools of
+    the agent that the conversation had been handed to."""
+
+    def front() -> Agent:
+        talker = Agent(ScriptedModel(lambda request: f"heard: {results(request)}"), name="talker")
+        calls = [call(name, **({"amount": 5} if name == "pay" else {})) for name in order]
+        return Agent(ScriptedModel([calls]), [pay, handoff(talker)], name="front")
+
+    store = open_store("memory:")
+    waiting = await front().run("go", store=store)
+    [pending] = waiting.pending
+    assert (pending.tool, pending.agent) == ("pay", "front")
+    result = await front().resume(waiting.run_id, decisions={pending.approval_id: True}, store=store)
+    assert (result.outcome, result.agent) == ("completed", "talker")
+    assert {one.tool: one.status for one in result.tool_executions} == {"pay": "ok", "hand_to_talker": "ok"}
+    assert "paid 5" in (result.output or "")
+
+
+async def test_a_deferred_call_runs_with_the_tools_of_the_agent_that_had_the_conversation() -> None:
+    """microsoft/agent-framework#8247: the entry agent is asked to run what another one has called."""
+    billing = Agent(ScriptedModel([call("pay", amount=5), "It waits."]), [pay], name="billing")
+    front = Agent(ScriptedModel([call("hand_to_billing")]), [handoff(billing)], name="front")
+    async with Runtime(front, store="memory:") as runtime:
+        result = await runtime.run("front", "go", identity=ANN, approvals="defer")
+        [pending] = result.pending
+        wrong = Decision("edit", arguments={"amount": "much"})
+        with pytest.raises(ApprovalProblem) as refused:
+            await runtime.decide(pending.approval_id, wrong, by=ANN)
+        assert refused.value.kind == "invalid"
+        done = await runtime.decide(pending.approval_id, Decision("edit", arguments={"amount": 4}), by=ANN)
+        assert done is not None
+        assert (done.outcome, done.output) == ("completed", "paid 4")
 
 
 async def test_ping_pong_stops_at_its_bound() -> None:

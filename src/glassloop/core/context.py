@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic
 
 from typing_extensions import TypeVar
 
+from glassloop.core.cancellation import Cancellation
 from glassloop.core.encoding import digest
 
 
@@ -37,7 +37,8 @@ class RunContext(Generic[DepsT]):
         call_id: the journal's id of this call; empty while tools are being listed.
         idempotency_key: the same for this call over every retry and resume; hand it to the service you call.
         transaction: for a tool with `transaction=True`: the open transaction of the journal's database.
-        cancelled: set when the run is cancelled or the call timed out; a tool in a thread should look at it.
+        cancelled: set when the run is cancelled or the call timed out; a tool in a thread should look at it
+            (`is_set()`), or wait for it instead of sleeping (`wait(seconds)`).
         below: begins runs below this one (`glassloop.teams.delegate`); None outside a run.
         store: the run's `Store`, for tools that keep something beside the journal; None outside a run.
     """
@@ -48,7 +49,7 @@ class RunContext(Generic[DepsT]):
     step: int = 0
     call_id: str = ""
     idempotency_key: str = ""
-    cancelled: threading.Event = field(default_factory=threading.Event)
+    cancelled: Cancellation = field(default_factory=Cancellation)
     transaction: Any = None
     store: Any = None
     below: Any = None

@@ -61,6 +61,7 @@ ModelErrorKind = Literal[
     "invalid_request",  # 400, 422: repeating it cannot help
     "context_length",  # the conversation does not fit the model
     "bad_tool_call",  # the provider itself refused the model's call
+    "content_filter",  # the provider's filter refused the request; the run's outcome is `filtered`
     "rate_limit",  # 429
     "overloaded",  # 408, 409, 5xx, or an error inside a 200
     "connection",  # no connection, or it broke

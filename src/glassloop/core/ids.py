@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import time
 
 from glassloop.core.encoding import digest
+
+_FRESH = re.compile(r"\b([a-z]+_)[0-9a-f]{24}\b")
 
 
 def new_id(prefix: str) -> str:
@@ -17,6 +20,11 @@ def child_id(parent: str, key: str) -> str:
     """The id of a run that another one begins: the same for the same key, so that it exists once; it sorts after its
     parent and before the next run, and begins with the root's id."""
     return f"{parent}.{digest(key.encode())[:10]}"
+
+
+def without_ids(text: str) -> str:
+    """A text with all fresh ids alike, to tell whether two say the same."""
+    return _FRESH.sub(r"\1", text)
 
 
 def root_of(run_id: str) -> str:

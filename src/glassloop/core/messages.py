@@ -7,15 +7,16 @@ each request by the provider's own file; nothing here is in a provider's format.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import InitVar, dataclass, field
-from functools import cached_property
-from typing import Any, Literal
+from dataclasses import InitVar, dataclass, field, fields
+from typing import Any, Literal, cast
 
 from glassloop.core.encoding import digest
+from glassloop.core.memo import memoized
 from glassloop.core.usage import Usage
 
-StopReason = Literal["stop", "length", "refusal", "content_filter", "unknown"]
-"""Why the model ended its reply. Whether it asked for tools is read from the reply's calls alone."""
+StopReason = Literal["stop", "length", "refusal", "content_filter", "paused", "unknown"]
+"""Why the model ended its reply. Whether it asked for tools is read from the reply's calls alone. A `paused` reply goes
+on where it ended once it has been sent back."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,11 @@ class Media:
     def content(self) -> bytes | None:
         """The bytes, where they are at hand."""
         return getattr(self, "_data", None)
+
+    def recall(self, data: bytes | None) -> None:
+        """Have the bytes back, once they have been read; others than those of the digest are not taken."""
+        if data is not None and digest(data) == self.digest:
+            object.__setattr__(self, "_data", data)
 
     @staticmethod
     def of(data: bytes, media_type: str = "application/octet-stream", name: str | None = None) -> Media:
@@ -99,8 +105,18 @@ Part = Text | Thinking | ToolCall | Opaque
 Content = Text | Media
 
 
+class _Kept:
+    """A message on which its readers keep what they work out of it, its encodings above all: for this process alone.
+
+    Another process may keep something else under the same name, so a copy or a pickle is of the fields only.
+    """
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {field.name: getattr(self, field.name) for field in fields(cast("Any", self))}
+
+
 @dataclass(frozen=True)
-class SystemMessage:
+class SystemMessage(_Kept):
     """Instructions inside a conversation; the agent's own instructions travel apart."""
 
     text: str
@@ -111,7 +127,7 @@ UserOrigin = Literal["user", "nudge", "summary", "note"]
 
 
 @dataclass(frozen=True)
-class UserMessage:
+class UserMessage(_Kept):
     """What the model reads as the user's turn; `origin` tells who really wrote it."""
 
     content: str | tuple[Content, ...]
@@ -127,7 +143,7 @@ class UserMessage:
 
 
 @dataclass(frozen=True)
-class Reply:
+class Reply(_Kept):
     """One reply of a model, its parts in the order they came.
 
     Args:
@@ -151,7 +167,7 @@ class Reply:
     dropped_calls: int = 0
     role: Literal["assistant"] = "assistant"
 
-    @cached_property
+    @memoized
     def text(self) -> str:
         """Visible text, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Text))
@@ -161,7 +177,7 @@ class Reply:
         """Readable thinking, joined."""
         return "".join(part.text for part in self.parts if isinstance(part, Thinking))
 
-    @cached_property
+    @memoized
     def calls(self) -> tuple[ToolCall, ...]:
         """The tool calls, in request order."""
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
@@ -173,7 +189,7 @@ timeout; cancelled; unknown (begun, and nobody can tell whether it happened); sk
 
 
 @dataclass(frozen=True)
-class ToolResult:
+class ToolResult(_Kept):
     """The one answer to a tool call, as the model sees it.
 
     Args:

@@ -37,7 +37,7 @@ class Allowance:
 
 def spent_by(state: State, rates: Rates) -> Spent:
     """What a run has spent and set aside."""
-    spent = Spent(state.usage.total, state.cost_usd, state.step)
+    spent = Spent(state.tokens, state.cost_usd, state.step)
     if state.asking is None:
         return spent
     asked = state.asking

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from glassloop.core.estimate import BYTES_PER_TOKEN, text_tokens, written_tokens
 from glassloop.core.messages import Media, Message, Reply, SystemMessage, ToolResult
 from glassloop.core.usage import Spent
 from glassloop.journal.allowance import Allowance, money_limit
@@ -13,15 +14,12 @@ from glassloop.journal.state import State
 from glassloop.journal.view import SummaryWanted, View
 from glassloop.tools.output import Output
 
-BYTES_PER_TOKEN = 3
-"""Conservative for English (about 4) and about right for Chinese (one character, three bytes, one token)."""
-
 TOKENS_PER_IMAGE = 1_600
 SMALLEST_REPLY = 16
 SMALLEST_SUMMARY = 128
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Terms:
     """What a decision needs beside the state.
 
@@ -50,26 +48,21 @@ class Terms:
     switches: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Budget:
     """What the next model call may take.
 
     Args:
         needed: tokens that it will cost to read.
         tokens: tokens left for the reply by the token limit, None where there is none.
-        affordable: tokens left for the reply by the money limit, None where there is none.
         most: tokens that a reply may have at all.
+        max_tokens: room for the reply, clamped to what is left.
     """
 
     needed: int
     tokens: int | None
-    affordable: int | None
     most: int
-
-    @property
-    def max_tokens(self) -> int:
-        """Room for the reply, clamped to what is left."""
-        return min(self.most, *(self.most if room is None else room for room in (self.tokens, self.affordable)))
+    max_tokens: int
 
     @property
     def fits(self) -> bool:
@@ -104,7 +97,7 @@ def summary_budget(state: State, terms: Terms, wanted: SummaryWanted) -> Budget 
 def _left(state: State, terms: Terms) -> tuple[int | None, float | None]:
     """Tokens and money that are left; None where there is no limit, or what was spent is unknown."""
     total, most = state.limits.total_tokens, money_limit(state.limits)
-    tokens = None if total is None else total - state.usage.total
+    tokens = None if total is None else total - state.tokens
     money = None if most is None or state.cost_usd is None else most - state.cost_usd
     if terms.left is None:
         return tokens, money
@@ -118,10 +111,13 @@ def _least(one: Any, other: Any) -> Any:
 def _budget(
     needed: int, most: int, tokens: int | None, money: float | None, rates: tuple[float, float] | None
 ) -> Budget:
-    affordable = None
+    room, left = most, None
+    if tokens is not None:
+        left = tokens - needed
+        room = min(room, left)
     if money is not None and rates is not None and rates[1] > 0:
-        affordable = int((money - needed * rates[0]) / rates[1])
-    return Budget(needed, None if tokens is None else tokens - needed, affordable, most)
+        room = min(room, int((money - needed * rates[0]) / rates[1]))
+    return Budget(needed, left, most, room)
 
 
 def over_limit(state: State, terms: Terms, budget: Budget) -> tuple[str, str] | None:
@@ -164,7 +160,7 @@ def _unknown_price(state: State, terms: Terms) -> float | None:
 
 def _spent_of(state: State, left: Allowance | None, own: float | None, name: str) -> tuple[Spent, float, str]:
     """What was spent of which limit by whom: the limit that leaves less."""
-    spent = Spent(state.usage.total, state.cost_usd, state.step)
+    spent = Spent(state.tokens, state.cost_usd, state.step)
     if left is None:
         return spent, own or 0, "The run"
     most = left.limits.total_tokens if name == "total_tokens" else money_limit(left.limits)
@@ -210,14 +206,3 @@ def message_tokens(message: Message) -> int:
     if isinstance(message.content, str):
         return text_tokens(message.content)
     return sum(TOKENS_PER_IMAGE if isinstance(part, Media) else text_tokens(part.text) for part in message.content)
-
-
-def written_tokens(reply: Reply) -> int:
-    """Estimated tokens of what a reply says, as far as it can be read."""
-    return text_tokens(reply.text + reply.thinking + "".join(call.name + call.arguments for call in reply.calls))
-
-
-def text_tokens(text: str) -> int:
-    """Estimated tokens of a text."""
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "replace"))
-    return 4 + size // BYTES_PER_TOKEN

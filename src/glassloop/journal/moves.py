@@ -13,10 +13,12 @@ from glassloop.core.ids import root_of
 from glassloop.core.messages import Reply, ToolCall, UserMessage
 from glassloop.journal.budget import Budget, Terms, budget_of, over_limit, summary_budget
 from glassloop.journal.state import State
-from glassloop.journal.verdict import call_as_text, is_empty, promises
+from glassloop.journal.verdict import is_empty, promises
 from glassloop.journal.view import SummaryWanted
+from glassloop.journal.written import call_as_text
 from glassloop.tools.output import Answer, BadAnswer
 
+_LONGEST_CYCLE = 5  # rounds; what comes round again more slowly is left to the other limits
 NUDGES: dict[NudgeReason, str] = {
     "empty_reply": "Your reply was empty. Answer the user, or call a tool.",
     "promised": "You said what you would do but called no tool. Call the tool now, or give your final answer.",
@@ -32,6 +34,7 @@ NUDGES: dict[NudgeReason, str] = {
         "You wrote a tool call as text, and it was not run. From now on you call tools and answer by the JSON object "
         "that your instructions describe."
     ),
+    "limit_raised": "The limit that stopped you has been raised. Go on with the task.",
     "repetition": (
         "You have made the same tool calls with the same results several times. Do not repeat them: use what you "
         "have, try something else, or say plainly what is missing."
@@ -119,13 +122,13 @@ def next_move(state: State, terms: Terms) -> Move:
         return Finish("cancelled", message=state.cancel.reason or "The run was cancelled.")
     if state.aborted is not None:
         return _fail(state, terms, Finish("failed", message=state.aborted.message, error_kind="fatal_tool"))
+    reply = state.last_reply
     if state.open_calls:
-        return _run_or_wait(state)
+        return _stopped(reply) or _run_or_wait(state)
     if state.kind == "call":
         return _after_lone_call(state)
     if state.failure is not None:
         return _after_failure(state, terms)
-    reply = state.last_reply
     if reply is not None and len(state.conversation) > state.history_length:
         return _after_reply(state, terms, reply)
     return _ask(state, terms)
@@ -134,22 +137,16 @@ def next_move(state: State, terms: Terms) -> Move:
 def _run_or_wait(state: State) -> Move:
     if state.request is not None and state.request.final:
         return _limited(state, state.request.final)
-    counts = state.tool_counts.copy()
-    for call in state.open_calls.values():
-        counts[call.name] += 1
-        most = state.limits.calls_per_tool.get(call.name)
-        if most is not None and counts[call.name] > most:
-            return _limited(state, "calls_per_tool", f"The tool {call.name} may be called {most} times in a run.")
+    for name, most in state.limits.calls_per_tool.items():
+        if state.tool_counts[name] + sum(call.name == name for call in state.open_calls.values()) > most:
+            return _limited(state, "calls_per_tool", f"The tool {name} may be called {most} times in a run.")
     runnable = tuple(call for call in state.open_calls.values() if not is_held(state, call))
     return RunCalls(runnable) if runnable else Wait(tuple(state.open_calls.values()))
 
 
 def is_held(state: State, call: ToolCall) -> bool:
     """Whether the call waits for a decision that has not come, on itself or in a run that it has begun."""
-    if call.id in state.suspended:
-        return True
-    asked = state.asked.get(call.id)
-    return asked is not None and asked.mode != "defer" and asked.approval_id not in state.decided
+    return call.id in state.suspended or state.held_by(call.id) is not None
 
 
 def _after_lone_call(state: State) -> Finish:
@@ -165,6 +162,8 @@ def _after_failure(state: State, terms: Terms) -> Move:
     assert failure is not None
     if failure.kind == "bad_tool_call" and "bad_tool_call" not in state.fresh_nudges:
         return Nudge("bad_tool_call")
+    if failure.kind == "content_filter":
+        return Finish("filtered", message=failure.message)
     return _fail(state, terms, Finish("failed", message=failure.message, error_kind=failure.kind))
 
 
@@ -201,12 +200,15 @@ def _is_undone(state: State, done: ToolFinished) -> bool:
 def _after_reply(state: State, terms: Terms, reply: Reply) -> Move:
     text = reply.text
     if state.request is not None and state.request.final:
+        if state.raised:
+            return Nudge("limit_raised")
         answer = terms.output.judge(reply) if terms.output is not None else None
-        return _limited(state, state.request.final, output=answer.text if isinstance(answer, Answer) else text)
-    if reply.refusal is not None or reply.stop == "refusal":
-        return Finish("refused", output=text or None, message=reply.refusal or text or "The model refused to answer.")
-    if reply.stop == "content_filter":
-        return Finish("filtered", output=text or None, message="The provider's content filter stopped the reply.")
+        return _limited(state, state.request.final, output=answer.text if isinstance(answer, Answer) else text or None)
+    stopped = _stopped(reply)
+    if stopped is not None:
+        return stopped
+    if reply.stop == "paused":
+        return _ask(state, terms)
     if reply.stop == "length":
         return Finish("truncated", output=text, message="The reply was cut off by its limit of output tokens.")
     if is_empty(reply):
@@ -227,6 +229,18 @@ def _after_reply(state: State, terms: Terms, reply: Reply) -> Move:
     return _after_bad_answer(state, terms, answer, text)
 
 
+def _stopped(reply: Reply | None) -> Finish | None:
+    """The end of a run whose reply was refused or filtered: its calls were never meant, or may be half of what was."""
+    if reply is None:
+        return None
+    text = reply.text
+    if reply.refusal is not None or reply.stop == "refusal":
+        return Finish("refused", output=text or None, message=reply.refusal or text or "The model refused to answer.")
+    if reply.stop == "content_filter":
+        return Finish("filtered", output=text or None, message="The provider's content filter stopped the reply.")
+    return None
+
+
 def _after_bad_answer(state: State, terms: Terms, answer: BadAnswer, text: str) -> Move:
     assert terms.output is not None
     if state.fresh_nudges["bad_output"] < terms.output.retries:
@@ -239,7 +253,7 @@ def _after_bad_answer(state: State, terms: Terms, answer: BadAnswer, text: str) 
 def _did_not_act(state: State, terms: Terms, text: str) -> NudgeReason | None:
     if state.request is None or not state.request.offered:
         return None
-    if call_as_text(text, None if terms.output is None else terms.tools):
+    if call_as_text(text, terms.tools, json_wanted=terms.output is not None):
         return "schema_mode" if terms.switches and "schema_mode" not in state.nudges else "call_as_text"
     if terms.output is not None and text.lstrip().startswith(("{", "[", "`")):
         return None  # an answer that does not fit, whatever its words say
@@ -273,14 +287,15 @@ def _summarize(state: State, terms: Terms, wanted: SummaryWanted) -> Summarize:
 
 
 def _cycle(state: State) -> bool:
-    """Whether the last rounds are one round n times over (A-A-A), or two in turn (A-B-A-B)."""
+    """Whether the last rounds are one round n times over (A-A-A), or a few in turn (A-B-A-B, A-B-C-A-B-C-A-B-C)."""
     often, rounds = state.limits.repetition, state.rounds
     if often is None:
         return False
-    if len(rounds) >= often and len(set(rounds[-often:])) == 1:
-        return True
-    pairs = 2 * max(2, often - 1)
-    return often > 1 and len(rounds) >= pairs and rounds[-pairs:] == rounds[-2:] * (pairs // 2)
+    for period in range(1, _LONGEST_CYCLE + 1):
+        size = period * (max(2, often - 1) if period == 2 else often)
+        if len(rounds) >= size and rounds[-size:] == rounds[-period:] * (size // period):
+            return True
+    return False
 
 
 def _passed_on(state: State) -> bool:

@@ -21,6 +21,7 @@ from glassloop.core.events import (
 )
 from glassloop.core.messages import Message
 from glassloop.journal.journal import Journal, Turn
+from glassloop.journal.media import recall
 from glassloop.journal.state import State, fold
 
 SOON_SECONDS = 0.05
@@ -95,7 +96,8 @@ class Recorder:
         event = Event(self.state.run_id, self._next, self.now(), step, data, private)
         self.state.apply(event)
         self._pending.append(event)
-        self._tell(event)
+        if self._subscribers:
+            self._tell(event)
 
     def emit(self, data: LiveData) -> None:
         """Something is going on, for those who watch."""
@@ -239,6 +241,7 @@ class Recorder:
         if any(isinstance(event.data, ApprovalDecided | CancelRequested) for event in tail[ours:]):
             left = [event for event in left if event.data != DriverRested(waiting=True)]
         self.state = fold([*written, *left, *self._pending], self._history)
+        await recall(self.journal, [*self.state.conversation, *self.state.results.values()])
         self._next = self.state.seq
         return left
 

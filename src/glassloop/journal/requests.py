@@ -26,6 +26,7 @@ class RequestLog:
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
         self._digests: dict[int, tuple[object, str, int]] = {}
+        self._head: tuple[str, tuple[ToolSpec, ...], OutputSpec | None, int] = ("", (), None, 0)
         self._sent: Sequence[Message] = ()
         self._chain = hashlib.blake2b(digest_size=16)
         self._placed: set[str] = set()
@@ -71,8 +72,11 @@ class RequestLog:
 
     def head_bytes(self, instructions: str, tools: tuple[ToolSpec, ...], output: OutputSpec | None = None) -> int:
         """Size in bytes of what precedes the conversation in every request."""
-        answer = 0 if output is None else self._keep(output)[1]
-        return self._keep(instructions)[1] + self._keep(tools)[1] + answer
+        known = self._head
+        if known[0] is not instructions or known[1] is not tools or known[2] is not output or not known[3]:
+            size = sum(self._keep(part)[1] for part in (instructions, tools, output) if part is not None)
+            known = self._head = instructions, tools, output, size
+        return known[3]
 
     def _keep(self, content: object) -> tuple[str, int]:
         """Digest and size of a content that hardly ever changes: encoded once per object."""

@@ -13,9 +13,7 @@ from glassloop.core.events import ApprovalAsked, ApprovalDecided, JournalData, T
 from glassloop.core.ids import new_id
 from glassloop.core.messages import ToolCall
 from glassloop.core.result import RunResult
-from glassloop.middleware.approval import Approval
 from glassloop.middleware.call import fingerprint_of
-from glassloop.middleware.stack import tool_layers
 from glassloop.teams.flow import Place, Waits, side_by_side
 from glassloop.teams.plan import Plan, PlanStep, refers, resolved
 from glassloop.tools.toolset import ToolIndex
@@ -179,8 +177,7 @@ def need_of(agent: Agent, index: ToolIndex, step: PlanStep) -> bool | str:
     found = index.find(step.action)
     if found is None or refers(step.arguments):
         return False
-    layer = next(layer for layer in tool_layers(agent.middleware) if isinstance(layer, Approval))
     try:
-        return layer.when(found, found.validate(step.arguments).arguments)
+        return agent.approval.when(found, found.validate(step.arguments).arguments)
     except ToolError:
         return False

@@ -20,7 +20,6 @@ from glassloop.core.errors import ConfigurationError
 from glassloop.core.limits import Limits
 from glassloop.core.result import RunResult
 from glassloop.journal.moves import Finish
-from glassloop.loop import drive
 from glassloop.options import RunOptions
 from glassloop.run import Driven
 from glassloop.runnable import Runnable
@@ -160,10 +159,8 @@ class Flow(Runnable):
         """See `Runnable`."""
         driven = Driven(recorder=driving.recorder, letting_go=driving.letting_go, close_below=driving.close_below)
 
-        async def turn(_: Driven) -> None:
+        async with driven.guarded():
             await _follow(self, driving, driven)
-
-        await drive(driven, turn)
 
 
 async def _follow(flow: Flow, driving: Driving, driven: Driven) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from operator import is_
 
 from glassloop.core.messages import Part, Reply, ToolCall
 from glassloop.models.answers import with_answers_as_text
@@ -36,6 +37,8 @@ def prepare_calls(reply: Reply, index: ToolIndex, most: int, output: OutputSpec 
             kept += 1
         else:
             dropped += 1
+    if not dropped and all(map(is_, parts, reply.parts)):
+        return reply  # the rule
     return replace(reply, parts=tuple(parts), dropped_calls=dropped)
 
 

@@ -15,19 +15,35 @@ T = TypeVar("T")
 MOST_THREADS = 64
 IDLE_SECONDS = 30.0
 _MOST_LOST = 4 * MOST_THREADS
+_TURNS = 2
+"""Turns of the event loop in which a job may end unasked: most are over by then, and to be woken up by a thread costs
+a loop more than that."""
 
 
 class _Job:
-    __slots__ = ("abandoned", "context", "future", "loop", "lost", "running", "work")
+    __slots__ = ("abandoned", "context", "ended", "failure", "future", "loop", "lost", "result", "running", "work")
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
         self.context = copy_context()
         self.loop = asyncio.get_running_loop()
-        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.future: asyncio.Future[None] | None = None
         self.running = False
+        self.ended = False
         self.abandoned = False
         self.lost = False
+        self.result: Any = None
+        self.failure: BaseException | None = None
+
+    def outcome(self) -> Any:
+        """What the function returned or raised."""
+        failure, self.failure = self.failure, None
+        if failure is None:
+            return self.result
+        try:
+            raise failure
+        finally:
+            del failure  # its traceback holds this frame
 
 
 class Threads:
@@ -60,7 +76,16 @@ class Threads:
         job = _Job(function)
         self._submit(job)
         try:
-            return await job.future
+            for _ in range(_TURNS):
+                await asyncio.sleep(0)
+                if job.ended:
+                    return job.outcome()
+            with self._lock:
+                if not job.ended:
+                    job.future = job.loop.create_future()
+            if job.future is not None:
+                await job.future
+            return job.outcome()
         except asyncio.CancelledError:
             self._abandon(job)
             raise
@@ -116,12 +141,13 @@ class Threads:
                     return
                 continue
             begun = self._begin(job)
-            result, failure = _outcome(job) if begun else (None, None)
+            if begun:
+                _work(job)
             if self._end(job):
                 return
-            if begun:
-                _deliver(job, result, failure)  # last, so that the loop that wakes up finds this thread out of its way
-            del job, result, failure  # a waiting thread must not keep the last result alive
+            if job.future is not None:
+                _wake_up(job.loop, job.future)  # last, so that the loop finds this thread out of its way
+            del job  # a waiting thread must not keep the last result alive
 
     def _begin(self, job: _Job) -> bool:
         with self._lock:
@@ -135,6 +161,7 @@ class Threads:
                 self._lost -= 1
                 return True
             job.running = False
+            job.ended = True
             if self._backlog:
                 self._backlog -= 1
             else:
@@ -151,31 +178,26 @@ class Threads:
             return True
 
 
-def _outcome(job: _Job) -> tuple[Any, BaseException | None]:
+def _work(job: _Job) -> None:
     try:
-        return job.context.run(job.work), None
-    except StopIteration as error:  # no future can carry it
-        failure = RuntimeError("the function raised StopIteration")
-        failure.__cause__ = error
-        return None, failure
+        job.result = job.context.run(job.work)
+    except StopIteration as error:  # no coroutine can raise it
+        job.failure = RuntimeError("the function raised StopIteration")
+        job.failure.__cause__ = error
     except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
-        return None, error
+        job.failure = error
 
 
-def _deliver(job: _Job, result: Any, failure: BaseException | None) -> None:
+def _wake_up(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
     try:
-        job.loop.call_soon_threadsafe(_settle, job.future, result, failure)
+        loop.call_soon_threadsafe(_settle, future)
     except RuntimeError:
         return  # the loop is closed: nobody waits any more
 
 
-def _settle(future: asyncio.Future[Any], result: Any, failure: BaseException | None) -> None:
-    if future.done():
-        return
-    if failure is not None:
-        future.set_exception(failure)
-    else:
-        future.set_result(result)
+def _settle(future: asyncio.Future[None]) -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 _threads = Threads()

@@ -4,24 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import inspect
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from io import IOBase
+from types import MethodType
 from typing import Any, Literal, TypedDict, cast, overload
 
 from typing_extensions import Unpack
 
 from glassloop.core.context import RunContext
 from glassloop.core.encoding import dumps
-from glassloop.core.errors import ToolDefinitionError
+from glassloop.core.errors import FatalToolError, StoreError, ToolDefinitionError, ToolError
 from glassloop.models.model import ToolSpec
 from glassloop.tools.arguments import ArgumentsError, FunctionGate, Gate, Problem, Validated
+from glassloop.tools.asking import Asked
 from glassloop.tools.binding import Binding
-from glassloop.tools.docstrings import read_docstring
 from glassloop.tools.names import name_problem
-from glassloop.tools.raw import SchemaGate, names_taken, object_schema
-from glassloop.tools.schema import arguments_of
 from glassloop.tools.signature import Callee, ParameterKind, look_into
 from glassloop.tools.threads import run_in_thread
 
@@ -159,7 +159,8 @@ class Tool:
         """The arguments with the defaults that the schema states filled in, for keys that must not depend on whether
         the model spelled a default out."""
         stated: Mapping[str, Any] = self.spec.parameters["properties"]
-        defaults = {name: schema["default"] for name, schema in stated.items() if "default" in schema}
+        described = {name: schema for name, schema in stated.items() if not isinstance(schema, bool)}
+        defaults = {name: schema["default"] for name, schema in described.items() if "default" in schema}
         return {**defaults, **arguments}
 
     async def invoke(self, kwargs: Mapping[str, Any], context: RunContext[Any]) -> Any:
@@ -173,7 +174,9 @@ class Tool:
             context: given to the function if it asks for it; its `cancelled` is set when this call is cancelled.
 
         Raises:
-            Exception: whatever the function raises, unchanged, except that `SystemExit` becomes a RuntimeError.
+            Exception: whatever the function raises, unchanged, except that `SystemExit` and whatever else is no
+                Exception (a panic in Rust code, say) becomes a RuntimeError, and an ExceptionGroup, as a TaskGroup
+                makes it even of one failure, what it comes to.
         """
         try:
             if self.in_thread:
@@ -186,6 +189,12 @@ class Tool:
             raise
         except SystemExit as error:
             raise RuntimeError("the tool tried to end the process") from error
+        except ExceptionGroup as group:
+            raise _sum(group) from group
+        except BaseException as error:
+            if isinstance(error, _PASSES):
+                raise
+            raise RuntimeError(f"the tool raised {type(error).__name__}, which is no Exception") from error
 
     def call(self, kwargs: Mapping[str, Any], context: RunContext[Any]) -> Any:
         """Call the function here and now and return what it returns: a value, an awaitable or a generator."""
@@ -239,9 +248,11 @@ class Tool:
         Raises:
             ToolDefinitionError: the schema is invalid, or does not fit the function.
         """
+        from glassloop.tools.raw import SchemaGate, object_schema
+
         callee = look_into(function)
         schema = object_schema(parameters, callee.origin)
-        gate = SchemaGate(schema, parameters, names_taken(callee, schema), callee.origin)
+        gate = SchemaGate(schema, parameters, callee)
         by_name = (ParameterKind.VAR_POSITIONAL, ParameterKind.VAR_KEYWORD)
         binding = Binding([one for one in callee.parameters if one.is_context or one.kind not in by_name])
         spec = ToolSpec(name, description, schema)
@@ -285,17 +296,25 @@ def as_tool(source: ToolLike) -> Tool:
     """
     if isinstance(source, Tool):
         return source
+    if isinstance(source, MethodType) and isinstance(source.__func__, Tool):  # a classmethod, from Python 3.13 on
+        return source.__func__.__get__(source.__self__)
     if not callable(source):
         raise ToolDefinitionError(f"A {type(source).__name__} is no tool: give a function, a Tool or a Toolset.")
     return _from_function(source, {})
 
 
 def _from_function(function: Callable[..., Any], options: ToolOptions) -> Tool:
+    from glassloop.tools.docstrings import read_docstring
+    from glassloop.tools.schema import arguments_of
+
     if isinstance(function, Tool):
         raise ToolDefinitionError(f"{function.origin} is already a tool; decorate the plain function once.")
     callee = look_into(function)
     documentation = read_docstring(callee.docstring)
-    arguments = arguments_of(callee, documentation.parameters)
+    described = documentation.parameters
+    if callee.call_docstring != callee.docstring:  # a class may describe itself, and its `__call__` the arguments
+        described = {**described, **read_docstring(callee.call_docstring).parameters}
+    arguments = arguments_of(callee, described)
     description = options.get("description")
     spec = ToolSpec(
         options.get("name") or callee.name,
@@ -340,13 +359,18 @@ def _check_settings(settings: dict[str, Any], origin: str) -> None:
     for option, allowed in (("effect", ("read", "write")), ("risk", ("low", "medium", "high"))):
         if settings.get(option, allowed[0]) not in allowed:
             raise ToolDefinitionError(f"{origin}: {option} must be {' or '.join(map(repr, allowed))}.")
+    if inspect.iscoroutinefunction(settings.get("approval")):
+        raise ToolDefinitionError(
+            f"{origin}: the function given as approval must not be async: whatever it returns is true."
+        )
     timeout = settings.get("timeout")
-    if timeout is not None and timeout <= 0:
+    if timeout is not None and not (isinstance(timeout, int | float) and timeout > 0):
         raise ToolDefinitionError(f"{origin}: timeout must be more than 0 seconds.")
     if settings.get("retries", 0) < 0:
         raise ToolDefinitionError(f"{origin}: retries must be 0 or more.")
 
 
+_PASSES = (Exception, Asked, BaseExceptionGroup, GeneratorExit, KeyboardInterrupt)
 _PLAIN = frozenset({str, int, float, bool, dict, list, bytes, type(None)})
 
 
@@ -361,6 +385,24 @@ async def _settled(result: Any, context: RunContext[Any]) -> Any:
     if _is_generator(result):
         return await run_in_thread(lambda: _collected(result, context))
     return result
+
+
+def _sum(group: ExceptionGroup[Exception]) -> Exception:
+    """What failures side by side come to: the one that stops the run, or what is said to the model, else the first."""
+    leaves = list(_leaves(group))
+    for kind in (FatalToolError, StoreError):
+        if found := next((leaf for leaf in leaves if isinstance(leaf, kind)), None):
+            return found
+    said = [leaf for leaf in leaves if isinstance(leaf, ToolError)]
+    return ToolError(" ".join(dict.fromkeys(map(str, said)))) if len(said) > 1 else (said or leaves)[0]
+
+
+def _leaves(error: Exception) -> Iterator[Exception]:
+    if not isinstance(error, ExceptionGroup):
+        yield error
+        return
+    for inner in cast("ExceptionGroup[Exception]", error).exceptions:
+        yield from _leaves(inner)
 
 
 def _is_generator(result: Any) -> bool:
