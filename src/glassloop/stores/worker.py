@@ -12,9 +12,11 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
 
+from glassloop.core.doorbell import Doorbell, doorbell
 from glassloop.core.errors import StoreError
 
 Work = Callable[[sqlite3.Cursor], Any]
@@ -31,12 +33,12 @@ _SETBACK_S = 10.0
 class Job:
     """One call: its work, who waits for the answer (nobody, for a posted one), and the answer."""
 
-    __slots__ = ("error", "future", "loop", "result", "then", "work")
+    __slots__ = ("bell", "error", "future", "result", "then", "work")
 
     def __init__(self, work: Work, then: Callable[[], None] | None = None) -> None:
         self.work = work
         self.then = then
-        self.loop: asyncio.AbstractEventLoop | None = None
+        self.bell: Doorbell | None = None
         self.future: asyncio.Future[Any] | None = None
         self.result: Any = None
         self.error: Exception | None = None
@@ -114,8 +116,8 @@ class Worker:
         A caller that is cancelled gives up its answer, not the work.
         """
         job = Job(work)
-        job.loop = asyncio.get_running_loop()
-        job.future = job.loop.create_future()
+        job.bell = doorbell()
+        job.future = asyncio.get_running_loop().create_future()
         self.submit(job)
         return await job.future
 
@@ -234,19 +236,16 @@ class Worker:
 
 def _deliver(jobs: Sequence[Job]) -> None:
     """Wake each loop once for all of its jobs."""
-    by_loop: dict[asyncio.AbstractEventLoop, list[Job]] = {}
+    by_loop: dict[Doorbell, list[Job]] = {}
     for job in jobs:
-        if job.loop is not None:
-            by_loop.setdefault(job.loop, []).append(job)
+        if job.bell is not None:
+            by_loop.setdefault(job.bell, []).append(job)
         elif job.error is not None:
             _log.warning("A store could not be written: %s", job.error)
         elif job.then is not None:
             job.then()
-    for loop, answered in by_loop.items():
-        try:
-            loop.call_soon_threadsafe(_settle, answered)
-        except RuntimeError:
-            continue  # the loop is closed: nobody waits any more
+    for bell, answered in by_loop.items():
+        bell.ring(partial(_settle, answered))
 
 
 def _settle(jobs: Sequence[Job]) -> None:

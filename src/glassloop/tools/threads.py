@@ -7,26 +7,26 @@ import os
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
+from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
+
+from glassloop.core.doorbell import doorbell
 
 T = TypeVar("T")
 
 MOST_THREADS = 64
 IDLE_SECONDS = 30.0
 _MOST_LOST = 4 * MOST_THREADS
-_TURNS = 2
-"""Turns of the event loop in which a job may end unasked: most are over by then, and to be woken up by a thread costs
-a loop more than that."""
 
 
 class _Job:
-    __slots__ = ("abandoned", "context", "ended", "failure", "future", "loop", "lost", "result", "running", "work")
+    __slots__ = ("abandoned", "bell", "context", "ended", "failure", "future", "lost", "result", "running", "work")
 
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
         self.context = copy_context()
-        self.loop = asyncio.get_running_loop()
+        self.bell = doorbell()
         self.future: asyncio.Future[None] | None = None
         self.running = False
         self.ended = False
@@ -76,13 +76,10 @@ class Threads:
         job = _Job(function)
         self._submit(job)
         try:
-            for _ in range(_TURNS):
-                await asyncio.sleep(0)
-                if job.ended:
-                    return job.outcome()
+            await asyncio.sleep(0)  # most jobs are over within one turn of a busy loop, which then need not be woken up
             with self._lock:
                 if not job.ended:
-                    job.future = job.loop.create_future()
+                    job.future = asyncio.get_running_loop().create_future()
             if job.future is not None:
                 await job.future
             return job.outcome()
@@ -146,7 +143,7 @@ class Threads:
             if self._end(job):
                 return
             if job.future is not None:
-                _wake_up(job.loop, job.future)  # last, so that the loop finds this thread out of its way
+                job.bell.ring(partial(_settle, job.future))  # last, so that the loop finds this thread out of its way
             del job  # a waiting thread must not keep the last result alive
 
     def _begin(self, job: _Job) -> bool:
@@ -186,13 +183,6 @@ def _work(job: _Job) -> None:
         job.failure.__cause__ = error
     except BaseException as error:  # noqa: BLE001 - it belongs to whoever waits
         job.failure = error
-
-
-def _wake_up(loop: asyncio.AbstractEventLoop, future: asyncio.Future[None]) -> None:
-    try:
-        loop.call_soon_threadsafe(_settle, future)
-    except RuntimeError:
-        return  # the loop is closed: nobody waits any more
 
 
 def _settle(future: asyncio.Future[None]) -> None:
