@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from glassloop.server.keys import hash_key, read_keys
 from glassloop.testing import Conversation, ModelServer, Reaction, call, say
 
 AGENT = '''
@@ -218,6 +219,14 @@ def test_a_fresh_key_works_and_is_printed_alone(launch: Launch, folder: Path) ->
     served.stop()
     assert key not in served.err
     assert "acme/ann" in served.err
+
+
+def test_a_fresh_key_as_json(launch: Launch, folder: Path) -> None:
+    made = ended(launch("keys", "new", "--user", "ann", "--role", "supervisor", "--keys", "k.jsonl", "--json"))
+    told = json.loads(made[1])
+    assert made[0] == 0
+    assert read_keys(folder / "k.jsonl")[hash_key(told.pop("key"))].roles == ("supervisor",)
+    assert told == {"user": "ann", "tenant": "default", "roles": ["supervisor"], "file": "k.jsonl"}
 
 
 class Gate:

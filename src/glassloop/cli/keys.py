@@ -34,15 +34,20 @@ def new(
     keys: Annotated[
         Path, typer.Option("--keys", metavar="FILE", envvar="GLASSLOOP_KEYS", help="The file that gets its hash.")
     ] = DEFAULT_FILE,
+    json: options.Json = False,
     debug: options.Debug = False,
 ) -> int:
     """Print a fresh key, once, and append its hash to the file."""
     import sys
 
+    from glassloop.cli.output import print_json
     from glassloop.server.keys import new_key
 
     key = new_key(keys, user, tenant, role or ())
-    sys.stdout.write(f"{key}\n")
+    if json:
+        print_json({"key": key, "user": user, "tenant": tenant, "roles": role or [], "file": str(keys)})
+    else:
+        sys.stdout.write(f"{key}\n")
     say(
         f"Its hash is in {keys}; the key itself cannot be shown again. A server that runs reads it when it starts anew."
     )
