@@ -8,6 +8,8 @@ from glassloop import Agent, Limits
 from glassloop.core.usage import Usage
 from glassloop.models.anthropic import Anthropic
 from glassloop.models.openai_chat import OpenAIChat
+from glassloop.models.scripted import ScriptedModel
+from glassloop.models.scripted import call as call_of
 from glassloop.teams import agent_tool
 from glassloop.testing import Answer, Conversation, ModelServer, ask, call, say
 
@@ -50,3 +52,19 @@ async def test_a_tree_counts_what_no_server_has_counted() -> None:
         result = await Agent(model, [agent_tool(reader)], limits=limits).run("Read it all.")
     assert (result.outcome, result.limit) == ("limited", "total_tokens")
     assert len(server.requests) < 20
+
+
+async def test_a_tool_that_has_had_its_calls_stops_no_other() -> None:
+    def jot(word: str) -> str:
+        """Write a word down."""
+        return word
+
+    def read() -> str:
+        """Read what was written."""
+        return "a b"
+
+    model = ScriptedModel([call_of("jot", word="a"), call_of("jot", word="b"), call_of("read"), "done"])
+    agent = Agent(model, [jot, read], limits=Limits(steps=2, on_limit="return"))
+    stopped = await agent.run("go")
+    went_on = await agent.resume(stopped.run_id, limits=Limits(calls_per_tool={"jot": 1}))
+    assert (went_on.outcome, went_on.tool_executions[-1].value) == ("completed", "a b")

@@ -138,7 +138,8 @@ def _run_or_wait(state: State) -> Move:
     if state.request is not None and state.request.final:
         return _limited(state, state.request.final)
     for name, most in state.limits.calls_per_tool.items():
-        if state.tool_counts[name] + sum(call.name == name for call in state.open_calls.values()) > most:
+        called = sum(call.name == name for call in state.open_calls.values())
+        if called and state.tool_counts[name] + called > most:
             return _limited(state, "calls_per_tool", f"The tool {name} may be called {most} times in a run.")
     runnable = tuple(call for call in state.open_calls.values() if not is_held(state, call))
     return RunCalls(runnable) if runnable else Wait(tuple(state.open_calls.values()))
