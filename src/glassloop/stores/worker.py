@@ -208,7 +208,8 @@ class Worker:
     def _drop_connection(self) -> None:
         connection, self._connection = self._connection, None
         if connection is not None:
-            connection.close()
+            with _closing:
+                connection.close()
 
     def pause(self, deadline: float) -> bool:
         """Before a fork: close the connection and let nobody open another until `resume`."""
@@ -259,6 +260,10 @@ def _settle(jobs: Sequence[Job]) -> None:
             future.set_exception(job.error)
 
 
+_closing = threading.Lock()
+"""Connections are closed one at a time: SQLite's last one takes the log away, and of two that close a file at once
+each may still see the other. A child of a fork gets a new one."""
+
 _known: weakref.WeakSet[Worker] = weakref.WeakSet()
 _running: set[Worker] = set()  # kept alive by their threads, until these end
 
@@ -284,6 +289,8 @@ def _after_fork_in_parent() -> None:
 
 
 def _after_fork_in_child() -> None:
+    global _closing
+    _closing = threading.Lock()
     _unusable.update(worker.path for worker, clean in _paused if not clean)
     for worker in list(_known):
         worker.restart()
