@@ -314,9 +314,13 @@ async def book(url: str) -> None:
         events = await runtime.store.journal.read(run_id)
         [row], result = await runtime.approvals(), await runtime.result(run_id)
         assert result is not None
-        told = {"arguments": row.arguments, "life": (row.expires_at or 0) - row.asked_at, "given": sorted(given)}
+        told = {
+            "arguments": row.arguments,
+            "life": round(((row.expires_at or 0) - row.asked_at) / 1000),
+            "given": sorted(given),
+        }
         told |= {"values": [one.value for one in result.tool_executions]}
-        told |= {"on_time": all(int(before) <= event.at <= after for event in events)}
+        told |= {"on_time": all(before - 1000 <= event.at <= after + 1000 for event in events)}
         _say(told | {"zone": datetime.now().astimezone().utcoffset()})
 
 
