@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 from glassloop.models.endpoints import endpoint, join_url
-from glassloop.models.exchange import exchange
+from glassloop.models.exchange import ReplyReader
+from glassloop.models.hosted import HostedModel
 from glassloop.models.messages_history import from_anthropic as from_anthropic
 from glassloop.models.messages_reply import MessagesReplyReader
 from glassloop.models.messages_request import MessagesRenderer, Thoughts
-from glassloop.models.model import FINAL_ANSWER, ModelPart, ModelRequest
+from glassloop.models.model import FINAL_ANSWER, ModelRequest
 from glassloop.models.transport import Transport, host_of
 
 ANTHROPIC_URL = "https://api.anthropic.com"
@@ -27,7 +28,7 @@ _THOUGHTS: Mapping[str, Thoughts] = {
 }
 
 
-class Anthropic:
+class Anthropic(HostedModel):
     """A model behind `POST {base_url}/v1/messages`.
 
     Stateless and shared freely between runs, threads and event loops.
@@ -64,47 +65,21 @@ class Anthropic:
         host = host_of(url)
         key = {"x-api-key": api_key} if api_key else {}
         every = {"anthropic-version": API_VERSION, **key, **(headers or {})}
-        self._name = name or f"anthropic:{model}"
         own = host.endswith("anthropic.com")
         # elsewhere models of several makers may stand behind a host, and none can read what another has signed
-        self._provider = f"anthropic-messages:{host}" if own else f"anthropic-messages:{host}/{model}"
-        self._endpoint = endpoint(url, every, key_variable, api_key, transport)
+        provider = f"anthropic-messages:{host}" if own else f"anthropic-messages:{host}/{model}"
+        where = endpoint(url, every, key_variable, api_key, transport)
+        super().__init__(name or f"anthropic:{model}", provider, where)
         self._renderer = MessagesRenderer(
             model,
-            self._provider,
+            provider,
             own if caching is None else caching,
             constrains=own and not _UNCONSTRAINED.match(model),
             thoughts=_THOUGHTS.get(host, "signed"),
         )
 
-    def __repr__(self) -> str:
-        return f"Anthropic({self._name!r}, {self._endpoint.peer.host!r})"
-
-    @property
-    def name(self) -> str:
-        """What the journal calls it."""
-        return self._name
-
-    @property
-    def provider(self) -> str:
-        """The identity under which its replies are kept, and recognised."""
-        return self._provider
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
-        """Ask once.
-
-        Raises:
-            ModelError: the request failed.
-        """
-        if request.settings.tool_mode == "schema":
-            from glassloop.models.schema_mode import through_schema
-
-            return through_schema(request, self._ask)
-        return self._ask(request)
-
-    def _ask(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+    def _prepare(self, request: ModelRequest) -> tuple[bytes, ReplyReader]:
         tools = self._renderer.tools(request)
         answering = request.output is not None and FINAL_ANSWER in tools.names
         reader = MessagesReplyReader(self._endpoint.peer, self._provider, tools.names, tools.keys, answering=answering)
-        body = self._renderer.body(request)
-        return exchange(self._endpoint, body, reader, stream=request.stream, timeout=request.settings.timeout)
+        return self._renderer.body(request), reader

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 from glassloop.models.chat_history import from_openai as from_openai
 from glassloop.models.chat_reply import ChatReplyReader
 from glassloop.models.chat_request import ChatRenderer
 from glassloop.models.endpoints import bearer, endpoint, join_url
-from glassloop.models.exchange import exchange
-from glassloop.models.model import FINAL_ANSWER, ModelPart, ModelRequest
+from glassloop.models.exchange import ReplyReader
+from glassloop.models.hosted import HostedModel
+from glassloop.models.model import FINAL_ANSWER, ModelRequest
 from glassloop.models.profiles import Profile, as_profile
 from glassloop.models.transport import Transport, host_of
 
 OPENAI_URL = "https://api.openai.com/v1"
 
 
-class OpenAIChat:
+class OpenAIChat(HostedModel):
     """A model behind `POST {base_url}/chat/completions`.
 
     Stateless and shared freely between runs, threads and event loops.
@@ -49,40 +50,14 @@ class OpenAIChat:
     ) -> None:
         url = join_url(base_url, "chat/completions")
         host = host_of(url)
-        self._name = name or f"openai:{model}"
         quirks = as_profile(profile, host)
-        self._provider = f"openai-chat:{host}" if quirks.one_maker else f"openai-chat:{host}/{model}"
-        self._endpoint = endpoint(url, {**bearer(api_key), **(headers or {})}, key_variable, api_key, transport)
-        self._renderer = ChatRenderer(model, self._provider, quirks)
+        provider = f"openai-chat:{host}" if quirks.one_maker else f"openai-chat:{host}/{model}"
+        where = endpoint(url, {**bearer(api_key), **(headers or {})}, key_variable, api_key, transport)
+        super().__init__(name or f"openai:{model}", provider, where)
+        self._renderer = ChatRenderer(model, provider, quirks)
 
-    def __repr__(self) -> str:
-        return f"OpenAIChat({self._name!r}, {self._endpoint.peer.host!r})"
-
-    @property
-    def name(self) -> str:
-        """What the journal calls it."""
-        return self._name
-
-    @property
-    def provider(self) -> str:
-        """The identity under which its replies are kept, and recognised."""
-        return self._provider
-
-    def stream(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
-        """Ask once.
-
-        Raises:
-            ModelError: the request failed.
-        """
-        if request.settings.tool_mode == "schema":
-            from glassloop.models.schema_mode import through_schema
-
-            return through_schema(request, self._ask)
-        return self._ask(request)
-
-    def _ask(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
+    def _prepare(self, request: ModelRequest) -> tuple[bytes, ReplyReader]:
         names = self._renderer.names(request)
         answering = request.output is not None and FINAL_ANSWER in names
         reader = ChatReplyReader(self._endpoint.peer, self._provider, names, answering=answering)
-        body = self._renderer.body(request)
-        return exchange(self._endpoint, body, reader, stream=request.stream, timeout=request.settings.timeout)
+        return self._renderer.body(request), reader
