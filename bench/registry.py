@@ -25,7 +25,7 @@ _ENTRIES = [
         "glassloop",
         "glassloop_",
         "glassloop",
-        "from glassloop import Agent; import glassloop.models.openai_chat, glassloop.stores.sqlite",
+        "from glassloop import Agent; import glassloop.models.openai_chat, glassloop.stores.sqlite.store",
     ),
     Entry("glassloop_sqlite", "glassloop_", "glassloop", variant="sqlite", durable=True),
     Entry("raw_aiohttp", "raw_aiohttp", "raw_aiohttp", "import aiohttp"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from itertools import count
@@ -31,6 +32,7 @@ ROOT = Path(__file__).parents[1]
 def pytest_configure() -> None:
     for name in filter(_OUTSIDE.match, list(os.environ)):
         del os.environ[name]
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it, and what starts there
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -43,7 +45,7 @@ def event_loop_guard() -> Iterator[BlockBuster]:
     for harmless in ("os.path.abspath", "os.getcwd"):  # they ask the kernel, never a disk
         guard.functions.pop(harmless)
     for function in guard.functions.values():
-        function.can_block_in("postgres_wire.py", "connect")  # it looks for certificates, on a loop where nobody waits
+        function.can_block_in("postgres/wire.py", "connect")  # it looks for certificates, on a loop where nobody waits
         function.can_block_in("stores/__init__.py", "_open_postgres")  # imports SQLAlchemy, once in a process
     TypeAdapter(int)  # looks for plugins on the disk, once in the life of a process
     guard.activate()

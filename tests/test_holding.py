@@ -20,7 +20,7 @@ from servers import RedisProcess, redis_server
 @pytest.fixture
 def redis(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RedisProcess]:
     """A Redis server of our own, which keeps what it has when it is stopped."""
-    monkeypatch.setattr("glassloop.stores.redis._PATIENCE_S", 0.2)
+    monkeypatch.setattr("glassloop.stores.redis.server._PATIENCE_S", 0.2)
     with redis_server(tmp_path, "--appendonly", "yes", "--appendfsync", "always") as server:
         yield server
 

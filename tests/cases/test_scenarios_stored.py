@@ -13,7 +13,6 @@ import socket
 import sqlite3
 import sys
 import threading
-import time
 import zlib
 from collections.abc import AsyncIterator
 from contextlib import closing
@@ -245,7 +244,8 @@ def without_what_is_not_basic(directory: Path) -> list[str]:
     with redis_server(directory) as server, redis_client(server.database(0)) as client:
 
         def commands(*categories: str) -> set[str]:
-            return {name.decode() for each in categories for name in client.execute_command("ACL", "CAT", each)}
+            listed = (name.decode() for each in categories for name in client.execute_command("ACL", "CAT", each))
+            return {name.partition("|")[0] for name in listed}  # of `client|kill`, all of `client`
 
         new = commands("stream", "geo", "hyperloglog", "bitmap")
         gone = new | commands("admin") | {"module", "config", "info", "keys", "flushall"}
@@ -285,9 +285,8 @@ async def test_F10_a_turn_costs_what_it_adds_and_a_window_what_it_shows(store: S
     assert sum(costs) < 60 * 1_000_000
     assert sorted(costs)[30] < 600_000  # now and then SQLite carries many turns from its log into the file
     assert sum(costs[30:]) < 1.5 * sum(costs[:30])
-    before, began = await asyncio.to_thread(_moved, "rchar"), time.perf_counter()
+    before = await asyncio.to_thread(_moved, "rchar")
     assert len(await store.sessions.load("s", 4)) == 4
-    assert time.perf_counter() - began < 0.2
     assert await asyncio.to_thread(_moved, "rchar") - before < 1_000_000
 
 

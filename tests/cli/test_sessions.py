@@ -20,7 +20,7 @@ TOLD = "Redis at 127.0.0.1:1 cannot be reached (connection refused): start it, o
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassloop.stores.redis._PATIENCE_S", 0.2)
+    monkeypatch.setattr("glassloop.stores.redis.server._PATIENCE_S", 0.2)
 
 
 def sessions_of(ended: Ended) -> Any:

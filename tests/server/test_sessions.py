@@ -51,7 +51,7 @@ async def test_a_busy_session_is_a_409_that_names_the_run(serve: Callable[..., A
 async def test_a_server_whose_sessions_are_away_is_not_ready(
     serve: Callable[..., Any], store: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassloop.stores.redis._PATIENCE_S", 0.2)
+    monkeypatch.setattr("glassloop.stores.redis.server._PATIENCE_S", 0.2)
     with redis_server(tmp_path) as redis:
         async with open_store(store, redis.database(0)) as opened:
             site = await serve(Runtime(Agent(ScriptedModel(["hello"])), store=opened))

@@ -11,11 +11,10 @@ from pathlib import Path
 import pytest
 
 from glassloop.core.errors import StoreError
-from glassloop.core.events import ModelReplied, ToolFinished, Unknown
-from glassloop.core.messages import Reply, ToolResult, UserMessage
-from glassloop.journal.journal import Turn
+from glassloop.core.events import ModelReplied, Unknown
+from glassloop.core.messages import Reply, UserMessage
 from glassloop.stores import Store, open_store
-from glassloop.testing.conformance.journal import event, finished, replied, started
+from glassloop.testing.conformance.journal import replied, started
 
 Tamper = Callable[..., None]
 
@@ -64,28 +63,6 @@ async def test_a_damaged_message_stays_in_the_file(store: Store, tamper: Tamper)
     tamper("UPDATE glassloop_messages SET message = '{broken' WHERE position = 4")
     await store.sessions.append("s", "run_2", [UserMessage("5")])
     tamper("DELETE FROM glassloop_messages WHERE position = 4 AND message = '{broken'")
-
-
-@pytest.mark.parametrize(
-    "lost",
-    [
-        "DELETE FROM glassloop_events",
-        "UPDATE glassloop_events SET data = x'00ff'",
-        "UPDATE glassloop_events SET data = '{}'",
-    ],
-)
-async def test_a_result_whose_event_is_lost_is_reported_and_left_out(
-    store: Store, tamper: Tamper, caplog: pytest.LogCaptureFixture, lost: str
-) -> None:
-    result = ToolResult("call_1", "search", "found " * 1_000)
-    events = [started("run_1"), event("run_1", ToolFinished("call_1", result, 1.0)), finished("run_1")]
-    turn = Turn("s", "run_1", [UserMessage("0"), result, UserMessage("1")])
-    await store.journal.append("run_1", events, after=0, epoch=1, turn=turn)
-    assert await store.sessions.load("s") == turn.messages
-    tamper(f"{lost} WHERE type = 'tool_finished'")
-    with caplog.at_level(logging.WARNING, "glassloop.stores"):
-        assert await texts(store, 2) == ["0", "1"]
-    assert "Message 2 of session 's' is damaged and left out" in caplog.text
 
 
 async def test_messages_with_unknown_or_missing_fields_are_read(store: Store, tamper: Tamper) -> None:

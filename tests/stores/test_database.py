@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -16,8 +17,8 @@ from glassloop.core.events import Event, ToolFinished
 from glassloop.core.messages import ToolResult, UserMessage
 from glassloop.journal.feed import Feed
 from glassloop.stores import Store, open_store
-from glassloop.stores.database import Database
-from glassloop.stores.sqlite_journal import SqliteJournal
+from glassloop.stores.sqlite.database import Database
+from glassloop.stores.sqlite.journal import SqliteJournal
 from glassloop.testing.conformance.journal import cancelled, event, replied, started
 
 
@@ -280,3 +281,44 @@ async def test_a_closed_store_that_was_never_used_makes_no_file(path: Path, url:
 @pytest.fixture
 def store(url: str) -> Store:
     return open_store(url)
+
+
+# A file that is taken away
+
+
+@pytest.fixture
+def always_looking(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("glassloop.stores.sqlite.same_file._LOOK_S", 0.0)
+
+
+async def refused(store: Store, path: Path) -> None:
+    """Neither reading nor writing pretends to be of use."""
+    told = f"{re.escape(str(path))} was deleted or replaced while it was open"
+    with pytest.raises(StoreError, match=told):
+        await store.journal.append("run_1", [replied("run_1")], after=1, epoch=1)
+    with pytest.raises(StoreError, match=told):
+        await store.journal.read("run_1")
+    with pytest.raises(StoreError, match=told):
+        await store.sessions.load("s")
+
+
+@pytest.mark.usefixtures("always_looking")
+async def test_a_file_that_was_moved_away_is_told_and_used_again_once_it_is_back(store: Store, path: Path) -> None:
+    await store.journal.append("run_1", [started("run_1")], after=0, epoch=1)
+    path.rename(path.with_name("away.db"))  # noqa: ASYNC240 - a moment
+    await refused(store, path)
+    path.with_name("away.db").rename(path)
+    last = len(await store.journal.read("run_1"))
+    assert await store.journal.append("run_1", [replied("run_1")], after=last, epoch=1) == last + 1
+
+
+@pytest.mark.usefixtures("always_looking")
+async def test_a_file_that_was_replaced_is_told_and_left_alone(store: Store, path: Path, tmp_path: Path) -> None:
+    await store.journal.append("run_1", [started("run_1")], after=0, epoch=1)
+    async with open_store(f"sqlite:///{tmp_path}/backup.db") as backup:
+        await backup.journal.append("run_0", [started("run_0")], after=0, epoch=1)
+    content = (tmp_path / "backup.db").read_bytes()
+    (tmp_path / "backup.db").replace(path)
+    await refused(store, path)
+    await store.close()
+    assert path.read_bytes() == content  # noqa: ASYNC240 - a moment

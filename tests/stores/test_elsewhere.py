@@ -35,7 +35,7 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassloop.stores.redis._PATIENCE_S", 0.2)
+    monkeypatch.setattr("glassloop.stores.redis.server._PATIENCE_S", 0.2)
 
 
 def orders() -> tuple[Agent, list[int]]:

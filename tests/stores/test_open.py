@@ -15,7 +15,8 @@ import pytest
 
 from glassloop.core.errors import ConfigurationError, StoreError
 from glassloop.journal.journal import MemoryJournal
-from glassloop.stores import Store, open_store, schema
+from glassloop.stores import Store, open_store
+from glassloop.stores.sqlite import schema
 from glassloop.testing.conformance.journal import asked, started
 
 

@@ -10,8 +10,8 @@ from glassloop.journal.journal import Journal
 from glassloop.journal.ledger import Ledger
 from glassloop.memory.session import SessionStore
 from glassloop.stores import open_store
-from glassloop.stores.postgres_engine import Database
-from glassloop.stores.postgres_ledger import PostgresLedger
+from glassloop.stores.postgres.engine import Database
+from glassloop.stores.postgres.ledger import PostgresLedger
 from glassloop.testing.conformance.journal import JournalConformance
 from glassloop.testing.conformance.ledger import LedgerConformance, OpenLedger
 from glassloop.testing.conformance.sessions import SessionsConformance

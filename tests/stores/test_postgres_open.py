@@ -6,6 +6,7 @@ import asyncio
 import subprocess
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
+from typing import Any, NoReturn
 
 import pytest
 from sqlalchemy import Connection, text
@@ -13,10 +14,11 @@ from sqlalchemy import Connection, text
 from children import end
 from glassloop.core.errors import ConfigurationError, GlassloopError, StoreError
 from glassloop.core.events import Event
-from glassloop.stores import open_store, postgres_engine
-from glassloop.stores.postgres_address import Address
-from glassloop.stores.postgres_engine import Database
-from glassloop.stores.postgres_schema import STORE, check_server
+from glassloop.stores import open_store
+from glassloop.stores.postgres import engine
+from glassloop.stores.postgres.address import Address
+from glassloop.stores.postgres.engine import Database
+from glassloop.stores.postgres.schema import STORE, check_server
 from glassloop.testing.conformance.journal import asked, cancelled, claimed, replied, started
 from servers import PostgresProcess, postgres_server
 
@@ -101,6 +103,24 @@ async def test_a_missing_database_is_told(postgres_process: PostgresProcess) -> 
     assert "has no database 'nowhere': create it with createdb" in said
 
 
+async def test_a_url_without_a_database_is_told(postgres_process: PostgresProcess) -> None:
+    kind, said = await trouble(postgres_process.url("").rstrip("/"))
+    assert kind is ConfigurationError
+    assert said.startswith("The URL names no database, and PostgreSQL at 127.0.0.1")
+
+
+async def test_a_url_without_a_user_is_told(postgres_process: PostgresProcess) -> None:
+    kind, said = await trouble(f"postgresql://127.0.0.1:{postgres_process.port}/postgres")
+    assert kind is ConfigurationError
+    assert "does not let a user whom the URL does not name in" in said
+
+
+async def test_a_server_without_tls_is_told(url: str) -> None:
+    kind, said = await trouble(f"{url}?sslmode=require")
+    assert kind is ConfigurationError
+    assert "does not speak TLS: set it up there, or take sslmode out of the URL" in said
+
+
 async def test_an_unknown_option_is_told(url: str) -> None:
     kind, said = await trouble(f"{url}?shiny=yes")
     assert kind is ConfigurationError
@@ -158,7 +178,7 @@ async def test_an_older_database_is_brought_up_to_date(
     def step(connection: Connection) -> None:
         connection.execute(text("ALTER TABLE glassloop_runs ADD COLUMN shiny integer"))
 
-    monkeypatch.setattr(postgres_engine, "STORE", replace(STORE, steps=(*STORE.steps, step)))
+    monkeypatch.setattr(engine, "STORE", replace(STORE, steps=(*STORE.steps, step)))
     async with open_store(url) as store:
         assert len(await store.journal.runs()) == 1
     assert postgres_process.execute("SELECT id, shiny FROM glassloop_runs", name_of(url)) == "run_1|"
@@ -190,7 +210,7 @@ async def test_a_migration_that_fails_changes_nothing(
         connection.execute(text("CREATE TABLE nonsense"))
 
     with monkeypatch.context() as patch:
-        patch.setattr(postgres_engine, "STORE", replace(STORE, steps=(*STORE.steps, step)))
+        patch.setattr(engine, "STORE", replace(STORE, steps=(*STORE.steps, step)))
         assert (await trouble(url))[0] is StoreError
     assert postgres_process.execute("SELECT to_regclass('glassloop_shiny')", name_of(url)) == ""
     async with open_store(url) as store:
@@ -253,6 +273,18 @@ async def test_connections_that_were_cut_meanwhile_are_no_matter(postgres_proces
             assert len(await store.journal.read("run_1")) == expected
 
 
+async def test_what_an_administrator_s_timeout_breaks_off_is_told_and_undone(url: str) -> None:
+    def sleeps(writing: Any) -> NoReturn:
+        writing.transaction.exec_driver_sql("SELECT pg_sleep(60)")
+        raise AssertionError("the statement was not broken off")
+
+    async with open_store(url) as store, open_store(f"{url}?statement_timeout=300") as limited:
+        await store.journal.append("run_1", [started("run_1"), claimed("run_1", 1)], after=0, epoch=1)
+        with pytest.raises(StoreError, match=r"broke off what took too long for it .*raise that timeout for 'ann'"):
+            await limited.journal.transact("run_1", sleeps, after=2, epoch=1)
+        assert await store.journal.append("run_1", [replied("run_1")], after=2, epoch=1) == 3
+
+
 async def first(events: AsyncIterator[Event]) -> Event:
     return await anext(events)
 
@@ -276,7 +308,7 @@ async def test_a_statement_that_was_committed_when_the_connection_broke_is_not_r
             nonlocal calls
             calls += 1
             if calls == 1:
-                raise postgres_engine.CutOff("The connection broke.")
+                raise engine.CutOff("The connection broke.")
             return await write(work, **options)  # type: ignore[arg-type]  # as given
 
         database.write = breaks_once  # type: ignore[method-assign]  # no server breaks a connection just then

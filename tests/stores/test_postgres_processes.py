@@ -102,7 +102,7 @@ async def test_a_line_in_lists_is_the_same_whoever_writes(store: Store, url: str
 async def test_a_follower_sees_what_another_process_writes(
     store: Store, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("glassloop.stores.postgres_journal._POLL_S", 600.0)
+    monkeypatch.setattr("glassloop.stores.postgres.journal._POLL_S", 600.0)
     await store.journal.append("run_1", [started("run_1")], after=0, epoch=1)
     follower = asyncio.create_task(collect(store.journal.follow("run_1")))
     other = start("""
@@ -198,7 +198,7 @@ async def test_a_process_killed_on_this_machine_is_gone_at_once(store: Store, st
 
 
 async def test_whoever_writes_renews_its_lease(store: Store, execute: Execute, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassloop.stores.postgres_line._BEAT_S", 0.1)
+    monkeypatch.setattr("glassloop.stores.postgres.line._BEAT_S", 0.1)
     left = "SELECT round(extract(epoch FROM until - clock_timestamp())) BETWEEN 10 AND 15 FROM glassloop_processes"
     assert execute(left) == ""
     await store.sessions.append("s", "run_1", [])

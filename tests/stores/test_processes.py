@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import subprocess
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
@@ -91,13 +90,11 @@ async def test_a_held_lock_delays_writers_and_not_readers(store: Store, start: S
     await store.journal.append("run_1", [started("run_1")], after=0, epoch=1)
     holder = start(HOLD_FILE, "2.5")
     await hear(holder)
-    begun = time.monotonic()
     writer = asyncio.create_task(store.journal.append("run_1", [replied("run_1")], after=1, epoch=1))
     ending = asyncio.create_task(end(holder))
     assert len(await store.journal.read("run_1")) == 1
-    assert time.monotonic() - begun < 1.0
+    assert not writer.done()
     assert await writer == 2
-    assert time.monotonic() - begun > 2.0
     await ending
 
 
@@ -201,9 +198,9 @@ async def test_a_child_forked_in_the_middle_of_a_write_is_told(url: str, clean_e
         """
 import warnings
 warnings.simplefilter("ignore")
-from glassloop.stores import worker
+from glassloop.stores.sqlite import worker
 worker._FORK_S = 0.1
-from glassloop.stores.database import Database
+from glassloop.stores.sqlite.database import Database
 database = Database(url.removeprefix("sqlite:///"))
 busy = threading.Event()
 def dawdle(cursor):

@@ -18,12 +18,14 @@ import pytest
 from children import end, hear, kill
 from glassloop.core.errors import Fenced, StoreError
 from glassloop.core.messages import UserMessage
-from glassloop.journal.ledger import InDoubt, InFlight, Ledger, Yours
+from glassloop.journal.ledger import InDoubt, Ledger
 from glassloop.memory.session import SessionBusy, SessionStore
-from glassloop.stores import Store, open_store, redis_ledger, redis_locks
-from glassloop.stores.redis import RedisServer
-from glassloop.stores.redis_ledger import RedisLedger
-from glassloop.stores.redis_sessions import RedisSessions
+from glassloop.stores import Store, open_store
+from glassloop.stores.redis import ledger as redis_ledger
+from glassloop.stores.redis import locks as redis_locks
+from glassloop.stores.redis.ledger import RedisLedger
+from glassloop.stores.redis.server import RedisServer
+from glassloop.stores.redis.sessions import RedisSessions
 from glassloop.testing.conformance.ledger import LedgerConformance, OpenLedger
 from glassloop.testing.conformance.sessions import SessionsConformance
 from servers import redis_client
@@ -87,25 +89,6 @@ HOLD = """
 """
 
 
-async def test_a_killed_process_frees_its_session(store: Store, start: Start) -> None:
-    holder = start(HOLD, "run_1")
-    await hear(holder)
-    await refused(store, "run_2", by="run_1")
-
-    async def wait() -> None:
-        async with store.sessions.lock("s", "run_3"):
-            pass
-
-    waiter = asyncio.create_task(wait())
-    await asyncio.sleep(0.1)
-    assert not waiter.done()
-    await kill(holder)
-    async with asyncio.timeout(10):
-        await waiter
-        async with store.sessions.lock("s", "run_2", "refuse"):
-            pass
-
-
 async def test_a_killed_process_is_no_reason_to_refuse(store: Store, start: Start) -> None:
     holder = start(HOLD, "run_1")
     await hear(holder)
@@ -141,7 +124,7 @@ async def test_a_lease_is_renewed_however_busy_its_holder_is(store: Store, redis
 
 STALL = """
     from glassloop.core.errors import Fenced
-    from glassloop.stores import redis_locks
+    from glassloop.stores.redis import locks as redis_locks
     redis_locks._LEASE_MS, redis_locks._BEAT_S = 500, 0.1
     try:
         async with store.sessions.lock("s", "run_1"):
@@ -218,27 +201,6 @@ async def test_nothing_of_a_lock_stays(store: Store, redis: Any) -> None:
         async with store.sessions.lock("s", "run_1"):
             assert redis.lrange("glassloop:{s}:queue", 0, -1) == [b"run_1"]
     assert redis.keys("*") == [b"glassloop:format"]
-
-
-CLAIM = """
-    say(type(await store.ledger.claim("k", ("run_1", "call_1"), 3600.0)).__name__)
-    await asyncio.to_thread(sys.stdin.readline)
-    await store.close()
-"""
-
-
-async def test_the_claim_of_a_killed_process_is_in_doubt_at_once(store: Store, start: Start) -> None:
-    holder = start(CLAIM)
-    assert await hear(holder) == "Yours"
-    assert await store.ledger.claim("k", ("run_2", "call_1"), 60) == InFlight(("run_1", "call_1"))
-    waiter = asyncio.create_task(store.ledger.wait("k"))
-    await asyncio.sleep(0.1)
-    assert not waiter.done()
-    await kill(holder)
-    async with asyncio.timeout(10):
-        await waiter
-    assert await store.ledger.claim("k", ("run_2", "call_1"), 60) == InDoubt(("run_1", "call_1"))
-    assert await store.ledger.claim("k", ("run_1", "call_1"), 60) == Yours(again=True)
 
 
 async def test_doubt_stays_and_successes_go_by_themselves(store: Store, redis: Any) -> None:

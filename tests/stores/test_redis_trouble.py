@@ -30,7 +30,7 @@ ENOUGH = "~glassloop:* &glassloop:* +@all -@admin -@dangerous"
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("glassloop.stores.redis._PATIENCE_S", 1.0)
+    monkeypatch.setattr("glassloop.stores.redis.server._PATIENCE_S", 1.0)
 
 
 @pytest.fixture

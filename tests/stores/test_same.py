@@ -31,10 +31,10 @@ from glassloop.journal.journal import Journal, MemoryJournal
 from glassloop.journal.ledger import Ledger, MemoryLedger
 from glassloop.journal.projection import RunFilter
 from glassloop.memory.session import MemorySessions, SessionBusy, SessionStore
-from glassloop.stores.database import Database
-from glassloop.stores.sqlite_journal import SqliteJournal
-from glassloop.stores.sqlite_ledger import SqliteLedger
-from glassloop.stores.sqlite_sessions import SqliteSessions
+from glassloop.stores.sqlite.database import Database
+from glassloop.stores.sqlite.journal import SqliteJournal
+from glassloop.stores.sqlite.ledger import SqliteLedger
+from glassloop.stores.sqlite.sessions import SqliteSessions
 from glassloop.testing.conformance.journal import event, replied, requested, started
 from glassloop.testing.conformance.ledger import Clock
 

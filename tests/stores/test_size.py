@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import sys
 from collections.abc import AsyncIterator, Iterable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,7 @@ import pytest
 from glassloop.core.encoding import digest
 from glassloop.core.events import ModelRequested, ToolFinished
 from glassloop.core.ids import new_id
-from glassloop.core.messages import Message, Reply, Text, ToolCall, ToolResult, UserMessage
-from glassloop.journal.journal import Turn
+from glassloop.core.messages import Message, Reply, ToolCall, ToolResult, UserMessage
 from glassloop.stores import Store, open_store
 from glassloop.testing.conformance.journal import event, finished, replied, started
 
@@ -102,29 +100,6 @@ async def test_a_step_writes_only_the_pages_that_it_changes(store: Store) -> Non
         last = await store.journal.append("run_2", [replied("run_2")], after=last, epoch=1)
     pages = (moved("wchar") - before) / 4_120 / 100
     assert pages < 4  # its row in the list of runs, its event, its place; the index of open runs stays as it is
-
-
-@pytest.mark.parametrize("key", ["run_1", "run_1.2"])  # a run's turn, and that of one that was continued
-async def test_a_result_stands_once_though_run_and_session_have_it(store: Store, path: Path, key: str) -> None:
-    await drive(store, "run_0", 1, 10)
-    results = [ToolResult(f"call_{n}", "search", prose(n, 8_000)) for n in range(50)]
-    events = [event("run_1", ToolFinished(result.call_id, result, 1.0)) for result in results]
-    messages = [UserMessage("Find it."), *results, Reply((Text("Found."),))]
-    await store.journal.append(
-        "run_1", [started("run_1"), *events, finished("run_1")], after=0, epoch=1, turn=Turn("s", key, messages)
-    )
-    assert await store.sessions.load("s") == messages
-    assert await store.sessions.load("s", 2) == messages[-2:]
-    await store.close()
-    assert path.stat().st_size < 400_000  # noqa: ASYNC240 - the store is closed
-
-
-async def test_a_session_has_its_own_of_a_result_that_is_another_than_the_run_s(store: Store) -> None:
-    result = ToolResult("call_1", "search", prose(1, 8_000))
-    said = replace(result, content=prose(2, 8_000))
-    events = [started("run_1"), event("run_1", ToolFinished("call_1", result, 1.0)), finished("run_1")]
-    await store.journal.append("run_1", events, after=0, epoch=1, turn=Turn("s", "run_1", [said]))
-    assert await store.sessions.load("s") == [said]
 
 
 def messages_of(turn: int) -> list[Message]:

@@ -11,8 +11,8 @@ from glassloop.journal.journal import Journal
 from glassloop.journal.ledger import Ledger
 from glassloop.memory.session import SessionStore
 from glassloop.stores import open_store
-from glassloop.stores.database import Database
-from glassloop.stores.sqlite_ledger import SqliteLedger
+from glassloop.stores.sqlite.database import Database
+from glassloop.stores.sqlite.ledger import SqliteLedger
 from glassloop.testing.conformance.journal import JournalConformance
 from glassloop.testing.conformance.ledger import LedgerConformance, OpenLedger
 from glassloop.testing.conformance.sessions import SessionsConformance

@@ -11,9 +11,10 @@ import pytest
 
 from glassloop.core.fulltext import tokens
 from glassloop.memory.fact_store import Embedding, FactOwner, FactStore
-from glassloop.stores import open_store, schema
-from glassloop.stores.sqlite import open_sqlite
-from glassloop.stores.sqlite_facts import CANDIDATES
+from glassloop.stores import open_store
+from glassloop.stores.sqlite import schema
+from glassloop.stores.sqlite.facts import CANDIDATES
+from glassloop.stores.sqlite.store import open_sqlite
 from glassloop.testing.conformance.facts import FactsConformance
 
 ANN = FactOwner("acme", "ann")

@@ -19,8 +19,8 @@ from glassloop.core.fulltext import Term, tokens
 from glassloop.knowledge.documents import Document, Passage
 from glassloop.knowledge.index import HEADINGS_WEIGHT, Change, Found, Row, Source, Vectors, difference
 from glassloop.knowledge.postgres_tables import KNOWLEDGE, VECTORS, collections, documents, passages, vectors
-from glassloop.stores.postgres_engine import Database
-from glassloop.stores.postgres_schema import rows_of
+from glassloop.stores.postgres.engine import Database
+from glassloop.stores.postgres.schema import rows_of
 
 T = TypeVar("T")
 

@@ -21,7 +21,7 @@ from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.types import UserDefinedType
 
 from glassloop.core.errors import ConfigurationError
-from glassloop.stores.postgres_schema import Plain, Schema, column
+from glassloop.stores.postgres.schema import Plain, Schema, column
 
 _metadata = MetaData()
 

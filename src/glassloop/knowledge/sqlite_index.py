@@ -22,7 +22,7 @@ from glassloop.knowledge.index import (
 )
 from glassloop.knowledge.sqlite_tables import connect_knowledge, create_words, words_table
 from glassloop.stores.codec import storable
-from glassloop.stores.database import Database
+from glassloop.stores.sqlite.database import Database
 
 if TYPE_CHECKING:
     from glassloop.knowledge.matrix import Matrix

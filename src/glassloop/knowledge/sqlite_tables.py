@@ -6,7 +6,7 @@ import sqlite3
 
 from glassloop.core.errors import ConfigurationError, GlassloopError
 from glassloop.core.fulltext import FTS5_TOKENIZER
-from glassloop.stores.connection import connect, explain, patiently, roll_back
+from glassloop.stores.sqlite.connection import connect, explain, patiently, roll_back
 
 _VERSION = 1
 _TABLES = (

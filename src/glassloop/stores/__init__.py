@@ -156,9 +156,9 @@ def open_store(url: str, sessions: str | None = None) -> Store:
 def _with_sessions(store: Store, url: str) -> Store:
     """The store, but with its sessions at `url`."""
     if _is_redis(url):
-        from glassloop.stores.redis import RedisServer
-        from glassloop.stores.redis_ledger import RedisLedger
-        from glassloop.stores.redis_sessions import RedisSessions
+        from glassloop.stores.redis.ledger import RedisLedger
+        from glassloop.stores.redis.server import RedisServer
+        from glassloop.stores.redis.sessions import RedisSessions
 
         server = RedisServer(url)
         place, sessions, ledger = server.url, RedisSessions(server), RedisLedger(server)
@@ -197,7 +197,7 @@ def _open(url: str) -> Store:
 
 def _open_postgres(url: str) -> Store:
     try:
-        from glassloop.stores.postgres import open_postgres
+        from glassloop.stores.postgres.store import open_postgres
     except ImportError as error:
         raise ConfigurationError(
             "PostgreSQL needs more packages: install them with pip install 'glassloop[postgres]'."
@@ -220,7 +220,7 @@ def _facts_in_memory() -> FactStore:
 
 
 def _open_sqlite(url: str, path: str) -> Store:
-    from glassloop.stores.sqlite import open_sqlite
+    from glassloop.stores.sqlite.store import open_sqlite
 
     if path in ("", ":memory:"):
         raise ConfigurationError(f"The store {url!r} names no file: write sqlite:///file.db, or memory: for none.")

@@ -1,0 +1,1 @@
+"""Sessions and the ledger in Redis."""
