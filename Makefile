@@ -15,6 +15,11 @@ override QUICK := $(value QUICK)
 override PORT := $(value PORT)
 export EXAMPLE Q QUICK PORT
 
+# Where `make kill` keeps its stores: only as said to make itself, for the STORE of the environment is for real work.
+ifeq ($(origin STORE),command line)
+export KILL_STORE := $(value STORE)
+endif
+
 PY = .venv/bin/python
 PIP_INSTALL = $(PY) -m pip install --quiet --disable-pip-version-check --use-pep517
 
@@ -25,7 +30,8 @@ help:
 	@echo '                                    with a question alone, EXAMPLE=mini'
 	@echo 'make serve [EXAMPLE=ticket] [PORT=8090]  serve an example over HTTP on this machine, with demonstration keys'
 	@echo 'make test                           run the tests'
-	@echo 'make kill [KILLS=1000]              kill the program again and again and audit it (SEED=..., SECONDS=...)'
+	@echo 'make kill [KILLS=1000]              kill the program again and again and audit it (SEED=..., SECONDS=...;'
+	@echo '                                    STORE=postgresql starts a server, STORE=postgresql://... takes one)'
 	@echo 'make load [RUNS=200] [PARKED=1000]   load a real server over HTTP and audit its journal'
 	@echo 'make check                          lint, formatting and types'
 	@echo 'make format                         format the code and mend what the linter can'
@@ -52,7 +58,7 @@ test: .venv/.installed-test
 
 kill: .venv/.installed-test
 	@LOCK_SECONDS=30 STOP_SECONDS=20 $(PY) -m pytest tests/kill --deselect tests/kill/test_kill.py
-	@$(PY) tests/kill --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS))
+	@$(PY) tests/kill --kills $(or $(KILLS),1000) $(if $(SEED),--seed $(SEED)) $(if $(SECONDS),--seconds $(SECONDS)) --store "$${KILL_STORE:-sqlite}"
 
 load: .venv/.installed-test
 	@$(PY) tests/load $(if $(PARKED),--parked $(PARKED),--runs $(or $(RUNS),200))

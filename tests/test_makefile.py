@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -138,3 +139,24 @@ def tools(house: Path, pythons: dict[str, str]) -> str:
         (folder / name).write_text(script, "utf-8")
         (folder / name).chmod(0o755)
     return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("words", "environment", "store"),
+    [
+        (["STORE=postgresql://ann:s$3cret@db/postgres"], {}, "postgresql://ann:s$3cret@db/postgres"),
+        (["STORE=postgresql"], {"STORE": "sqlite:///real.db"}, "postgresql"),
+        ([], {"STORE": "postgresql://db/real"}, "sqlite"),
+    ],
+)
+def test_the_kill_suite_takes_a_store_that_is_named_for_it_and_no_other(
+    words: list[str], environment: dict[str, str], store: str, house: Path
+) -> None:
+    (house / "tests/kill").mkdir(parents=True)
+    (house / "tests/kill/__main__.py").write_text(ECHO, "utf-8")
+    (house / "pytest.py").touch()
+    (house / "requirements-test.lock").touch()
+    (house / ".venv/.installed-test").touch()
+    done = make(house, "kill", "KILLS=3", *words, **environment)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)[1:] == ["--kills", "3", "--store", store]

@@ -1,4 +1,8 @@
-"""The kill -9 suite: `make kill KILLS=1000`, or `python tests/kill --kills 1000 --seed 7 --seconds 600`."""
+"""The kill -9 suite: `make kill KILLS=1000`, or `python tests/kill --kills 1000 --seed 7 --seconds 600`.
+
+The store is a file. With `STORE=postgresql` (`--store postgresql`) it is in a PostgreSQL server that is started for it,
+with `STORE=postgresql://user:password@host/postgres` in that one: each round has a database of its own there.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +10,8 @@ import argparse
 import sys
 import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from campaign import Campaign, Tally
@@ -31,7 +37,31 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=None, help="stop killing after so many seconds")
     parser.add_argument("--runs", type=int, default=12, help="runs in each round")
     parser.add_argument("--lanes", type=int, default=2, help="rounds at a time")
+    places = "sqlite, postgresql (a server is started), or the URL of a server"
+    parser.add_argument("--store", default="sqlite", help=places)
     asked = parser.parse_args()
+    with server_of(asked.store) as server:
+        return _play(asked, server)
+
+
+@contextmanager
+def server_of(store: str) -> Generator[str | None]:
+    """The URL of the PostgreSQL server that is asked for, while the block lasts; None for a file each round."""
+    if store == "sqlite":
+        yield None
+    elif store == "postgresql":
+        sys.path.append(str(Path(__file__).parents[1]))
+        from servers import postgres_server
+
+        with postgres_server() as server:
+            yield server.url()
+    elif store.startswith(("postgresql://", "postgres://")):
+        yield store
+    else:
+        raise SystemExit("STORE is neither sqlite, nor postgresql, nor postgresql://user:password@host/postgres.")
+
+
+def _play(asked: argparse.Namespace, server: str | None) -> int:
     seed = asked.seed if asked.seed is not None else int(time.time()) % 10_000
     folder = Path(tempfile.mkdtemp(prefix="glassloop-kill-"))
     print(f"seed {seed}, {asked.kills} kills, worlds in {folder}", flush=True)
@@ -42,6 +72,7 @@ def main() -> int:
         seconds=asked.seconds,
         runs=asked.runs,
         lanes=asked.lanes,
+        server=server,
         tell=_Progress(asked.kills),
     ).play()
     print("\r", end="")

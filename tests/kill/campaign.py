@@ -15,12 +15,13 @@ from pathlib import Path
 
 from audit import Begun, Findings, audit_end, audit_now, cut_off
 from life import Life
+from places import Database, Place
 from plan import plan_of
 from points import POINTS
 from snapshot import take
 from world import World
 
-READY_S = 60.0
+READY_S = 120.0
 FINISH_S = 120.0
 _PATIENCE_S = 1.5  # for a point that the program may never reach
 
@@ -85,6 +86,7 @@ class Round:
         seed: of the plan, and of how lives end.
         runs: how many.
         most: kills after which a life may finish.
+        place: of the store; a file in the folder if not given.
         may_kill: asked before each kill; False lets the round finish.
         killed: told of each kill.
     """
@@ -96,10 +98,11 @@ class Round:
         seed: int,
         runs: int,
         most: int,
+        place: Place | None = None,
         may_kill: Callable[[], bool] = lambda: True,
         killed: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self.world = World.create(folder)
+        self.world = World.create(folder, place)
         self.seed, self.runs, self.most = seed, runs, most
         self.kills = 0
         self.cut: set[Begun] = set()
@@ -193,6 +196,8 @@ class Campaign:
         seconds: when to stop killing; None never.
         runs: in each round.
         lanes: rounds at a time.
+        most: kills of a round.
+        server: URL of a PostgreSQL server on which each round gets a database; None for a file each.
         tell: told how things stand, now and then.
     """
 
@@ -206,10 +211,11 @@ class Campaign:
         runs: int = 12,
         lanes: int = 2,
         most: int = 40,
+        server: str | None = None,
         tell: Callable[[Tally], None] = lambda _: None,
     ) -> None:
         self.folder, self.seed, self.kills, self.seconds = folder, seed, kills, seconds
-        self.runs, self.lanes, self.most = runs, lanes, most
+        self.runs, self.lanes, self.most, self._server = runs, lanes, most, server
         self.tally = Tally()
         self._tell = tell
         self._lock = threading.Lock()
@@ -231,16 +237,26 @@ class Campaign:
             folder = self.folder / f"round-{number}"
             seed = self.seed * 100_000 + number
             round_ = Round(
-                folder, seed=seed, runs=self.runs, most=self.most, may_kill=self._goes_on, killed=self._killed
+                folder,
+                seed=seed,
+                runs=self.runs,
+                most=self.most,
+                place=self._place(seed),
+                may_kill=self._goes_on,
+                killed=self._killed,
             )
             found = round_.play()
             if not found.faults:
+                round_.world.place.drop()
                 shutil.rmtree(folder)
             with self._lock:
                 self.tally.rounds += 1
                 self.tally.found.add(found)
                 self.tally.ways += round_.ways
             self._report()
+
+    def _place(self, seed: int) -> Place | None:
+        return Database.beside(self._server, f"glassloop_kill_{seed}") if self._server else None
 
     def _goes_on(self) -> bool:
         late = self.seconds is not None and time.monotonic() - self._begun > self.seconds

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 import time
 from collections.abc import Callable
-from contextlib import closing
 from typing import Any
 
 from plan import is_murky, share
@@ -141,7 +139,7 @@ def _inside(shop: Shop) -> list[Tool]:
     def book(context: RunContext, id: str) -> str:
         """Write a row beside the journal."""
         shop.enter("book", context, id)
-        context.transaction.execute("INSERT INTO bookings VALUES (?, ?)", (id, context.idempotency_key))
+        shop.world.place.book(context.transaction, id, context.idempotency_key)
         shop.points.reach("booked")
         return shop.leave("book", id)
 
@@ -149,8 +147,7 @@ def _inside(shop: Shop) -> list[Tool]:
     def look(context: RunContext, id: str) -> int:
         """Count the rows."""
         time.sleep(shop.pause(id, "before"))
-        with closing(sqlite3.connect(shop.world.database, timeout=60)) as mine:
-            return mine.execute("SELECT count(*) FROM bookings").fetchone()[0]
+        return shop.world.place.rows("SELECT count(*) FROM bookings")[0][0]
 
     return [book, look]
 

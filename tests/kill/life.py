@@ -36,7 +36,7 @@ class Life:
         with self._errors.open("ab") as errors:
             self.process = subprocess.Popen(
                 [sys.executable, str(_PROGRAM), str(world.folder)],
-                env={**kept, **asked, "LIFE": str(number), "PYTHONUTF8": "1"},
+                env={**kept, **asked, "LIFE": str(number), "STORE": world.url, "PYTHONUTF8": "1"},
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,

@@ -1,7 +1,7 @@
 """Where the program dies by its own hand: chosen instants, named in the environment.
 
 `KILL_AT=effect:3:500` kills the process with SIGKILL 500 microseconds after it has reached the point `effect` for the
-third time in its life. The points stand in the program's own tools and around SQLite's COMMIT, none in Glassloop.
+third time in its life. The points stand in the program's own tools and around the store's COMMIT, none in Glassloop.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ POINTS = {
 """The points, with how often a life reaches each as a rule.
 
 start: a run was started. ask: the model is asked. enter: a tool's function begins, and effect: has had its effect.
-leave: it returns. booked: inside the shared transaction. statement: SQLite begins any statement on the store, and
-commit: a COMMIT. decide, decided: around an operator's decision. reconcile: the world is asked about a call.
+leave: it returns. booked: inside the shared transaction. statement: any statement on the store begins, and commit: one
+that commits. decide, decided: around an operator's decision. reconcile: the world is asked about a call.
 """
 
 
@@ -53,12 +53,12 @@ class Points:
             threading.Thread(target=self._wait_and_die, daemon=True).start()
 
     @property
-    def in_sqlite(self) -> bool:
-        """Whether SQLite's statements have to be watched."""
+    def in_store(self) -> bool:
+        """Whether the store's statements have to be watched."""
         return self._point in ("statement", "commit")
 
     def statement(self, text: str) -> None:
-        """SQLite begins a statement."""
+        """A statement begins."""
         self.reach("statement")
         if text == "COMMIT":
             self.reach("commit")
@@ -91,11 +91,29 @@ def watch_sqlite(path: str, points: Points, max_pages: int | None) -> None:
         if str(database) == path:
             if max_pages is not None:
                 connection.execute(f"PRAGMA max_page_count = {max_pages}")
-            if points.in_sqlite:
+            if points.in_store:
                 connection.set_trace_callback(points.statement)
         return connection
 
     sqlite3.connect = connect
+
+
+def watch_postgres(points: Points) -> None:
+    """Let all of SQLAlchemy's connections tell of their statements; one that commits itself counts as a COMMIT too."""
+    from sqlalchemy import Connection, Engine, event
+
+    def begin(connection: Connection, cursor: Any, statement: str, *_: Any) -> None:
+        points.reach("statement")
+        commits = connection.get_execution_options().get("isolation_level") == "AUTOCOMMIT"
+        if commits and not statement.lstrip().startswith("SELECT"):
+            points.reach("commit")
+
+    def commit(connection: Connection) -> None:
+        points.statement("COMMIT")
+
+    if points.in_store:
+        event.listen(Engine, "before_cursor_execute", begin)
+        event.listen(Engine, "commit", commit)
 
 
 def turn_clock(offsets: str) -> None:

@@ -17,8 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from desk import Shop, tools_of
+from places import place_of
 from plan import PARTS, PlannedRun, approves, plan_of, share
-from points import Points, turn_clock, watch_sqlite
+from points import Points, turn_clock
 from world import World
 
 from glassloop import Agent, Identity, Limits, Tool
@@ -99,7 +100,7 @@ class Program:
 
     async def live(self) -> None:
         """Do what is left to do."""
-        watch_sqlite(str(self.world.database), self.points, self.wishes.max_pages)
+        self.world.place.watch(self.points, self.wishes.max_pages)
         asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.leaving.set)
         async with Runtime(self.agents, store=self.world.url) as runtime:
             print("ready", flush=True)
@@ -201,7 +202,8 @@ def main() -> None:
     wishes = Wishes()
     if wishes.clock:
         turn_clock(wishes.clock)
-    asyncio.run(Program(wishes, World(Path(sys.argv[1]), wishes.life)).live())
+    world = World(Path(sys.argv[1]), wishes.life, place_of(os.environ["STORE"]))
+    asyncio.run(Program(wishes, world).live())
 
 
 if __name__ == "__main__":

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import shutil
-import sqlite3
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import closing
 from dataclasses import dataclass
-from pathlib import Path
 
 from world import World
 
@@ -38,7 +34,7 @@ class Snapshot:
     """A store at one moment.
 
     Args:
-        integrity: what SQLite says about the file.
+        integrity: `ok`, or what is wrong with how it is stored.
         rows: the list of runs.
         events: of each run.
         epochs: of each event of a run, in order; None for external ones.
@@ -59,26 +55,18 @@ class Snapshot:
 
 
 def take(world: World) -> Snapshot:
-    """Read a copy of the store: the original is left to whoever opens it next, with the log that a kill left behind."""
-    copy = world.folder / "audit"
-    shutil.rmtree(copy, ignore_errors=True)
-    copy.mkdir()
-    for suffix in ("", "-wal"):
-        source = Path(f"{world.database}{suffix}")
-        if source.exists():
-            shutil.copyfile(source, copy / source.name)
-    path = copy / world.database.name
-    with closing(sqlite3.connect(path)) as connection:
-        integrity = connection.execute("PRAGMA integrity_check").fetchone()[0]
-        bookings = [row[0] for row in connection.execute("SELECT id FROM bookings")]
+    """Read a copy of the store."""
+    with world.place.copied() as copy:
+        bookings = [id for (id,) in copy.rows("SELECT id FROM bookings")]
         epochs: dict[str, list[int | None]] = {}
         settled: set[tuple[str, str]] = set()
-        if connection.execute("SELECT 1 FROM sqlite_schema WHERE name = 'glassloop_events'").fetchone():
-            settled.update(connection.execute("SELECT run_id, call_id FROM glassloop_ledger WHERE result NOT NULL"))
-            for run_id, epoch in connection.execute("SELECT run_id, epoch FROM glassloop_events ORDER BY run_id, seq"):
+        if copy.has("glassloop_events"):
+            done = copy.rows("SELECT run_id, call_id FROM glassloop_ledger WHERE result IS NOT NULL")
+            settled = {(run_id, call_id) for run_id, call_id in done}
+            for run_id, epoch in copy.rows("SELECT run_id, epoch FROM glassloop_events ORDER BY run_id, seq"):
                 epochs.setdefault(run_id, []).append(epoch)
-    rows, events, sessions, results = asyncio.run(_read(open_store(f"sqlite:///{path}")))
-    return Snapshot(integrity, rows, events, epochs, settled, bookings, sessions, results)
+        rows, events, sessions, results = asyncio.run(_read(open_store(copy.url)))
+        return Snapshot(copy.integrity(), rows, events, epochs, settled, bookings, sessions, results)
 
 
 Read = tuple[dict[str, RunRow], dict[str, list[Event]], dict[str, list[Message]], dict[str, RunResult]]
@@ -98,7 +86,7 @@ async def _read(opened: Store) -> Read:
 def faults(snapshot: Snapshot) -> Iterator[str]:
     """What is wrong with the store; true at every instant, so nothing may be."""
     if snapshot.integrity != "ok":
-        yield f"the file is damaged: {snapshot.integrity}"
+        yield f"the store is damaged: {snapshot.integrity}"
     if strays := snapshot.epochs.keys() - snapshot.events.keys():
         yield f"events of runs that are in no list: {sorted(strays)}"
     for run_id, events in snapshot.events.items():

@@ -8,11 +8,15 @@ import pytest
 from campaign import Campaign
 
 
-@pytest.mark.timeout(180)
-def test_nothing_is_lost_or_done_twice_over_twenty_kills(tmp_path: Path) -> None:
-    tally = Campaign(tmp_path, seed=7, kills=20, most=10).play()
+@pytest.mark.timeout(360)
+@pytest.mark.parametrize(("store", "kills"), [("sqlite", 20), ("postgresql", 10)])
+def test_nothing_is_lost_or_done_twice_over_some_kills(
+    store: str, kills: int, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    server: str | None = request.getfixturevalue("postgres_url") if store == "postgresql" else None
+    tally = Campaign(tmp_path, seed=7, kills=kills, most=kills // 2, server=server).play()
     assert tally.found.faults == []
-    assert tally.kills >= 20
+    assert tally.kills >= kills
     assert tally.found.started > 0
     assert tally.found.lost == 0
     assert sum(count.repeats for count in tally.found.counts.values()) == 0

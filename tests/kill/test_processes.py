@@ -89,10 +89,12 @@ def assert_nothing_was_taken(snapshot: Snapshot) -> None:
 
 
 @pytest.mark.timeout(180)
-def test_a_process_leaves_the_runs_of_a_living_one_alone(world: World, begin: Begin) -> None:
-    first = begin(slow=0.6)
+@pytest.mark.parametrize("clocks", [("0", "0"), ("3600", "-3600"), ("-3600", "3600")])
+def test_a_process_leaves_the_runs_of_a_living_one_alone(clocks: tuple[str, str], world: World, begin: Begin) -> None:
+    """Whatever their clocks say: two processes of a machine, or a clock that was set between their starts."""
+    first = begin(slow=0.6, clock=clocks[0])
     until(lambda: len(world.entries()) > 10, 30, "runs")
-    second = begin(starts=0, decides=0)
+    second = begin(starts=0, decides=0, clock=clocks[1])
     finish(first, second)
     snapshot = take(world)
     assert audit_end(snapshot, world, plan_of(SEED, RUNS), ()).faults == []

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from places import File, Place
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -39,25 +41,25 @@ class World:
     Args:
         folder: where.
         life: the number of the process that acts, for the log.
+        place: of the store; a file in the folder if not given.
     """
 
-    def __init__(self, folder: Path, life: int = 0) -> None:
+    def __init__(self, folder: Path, life: int = 0, place: Place | None = None) -> None:
         self.folder = folder
         self.life = life
         self.database = folder / "disk" / "store.db"
+        self.place = place or File(self.database)
         self.service = folder / "service.db"
         self.log = folder / "world.log"
         self._file = -1
 
     @staticmethod
-    def create(folder: Path) -> World:
+    def create(folder: Path, place: Place | None = None) -> World:
         """An empty world."""
-        world = World(folder)
-        world.database.parent.mkdir(parents=True, exist_ok=True)
+        world = World(folder, place=place)
+        folder.mkdir(parents=True, exist_ok=True)
+        world.place.create()
         world.log.touch()
-        with closing(sqlite3.connect(world.database)) as store:
-            store.execute("CREATE TABLE bookings (id TEXT NOT NULL, key TEXT NOT NULL)")
-            store.commit()
         with closing(sqlite3.connect(world.service)) as service:
             service.execute("PRAGMA journal_mode = WAL")
             service.execute("CREATE TABLE charges (key TEXT PRIMARY KEY, id TEXT NOT NULL)")
@@ -68,7 +70,7 @@ class World:
     @property
     def url(self) -> str:
         """The store's URL."""
-        return f"sqlite:///{self.database}"
+        return self.place.url
 
     def write(self, what: str, tool: str = "", id: str = "", key: str = "", **more: Any) -> None:
         """Log something in one write, which a kill leaves whole or cuts off before its line's end."""
