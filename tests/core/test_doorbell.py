@@ -79,4 +79,4 @@ def test_bells_go_with_their_loops() -> None:
     before = files()
     for _ in range(20):
         asyncio.run(hear(1, 1))
-    assert files() == before
+    assert files() <= before  # what earlier tests have left may go meanwhile

@@ -8,10 +8,15 @@ import time
 from collections.abc import Callable
 from contextvars import ContextVar
 from functools import partial
+from typing import Any
 
 import pytest
 
-from glassloop.tools.threads import Threads, run_in_thread
+from glassloop import Agent
+from glassloop.core.messages import ToolResult
+from glassloop.models.model import ModelRequest
+from glassloop.models.scripted import ScriptedModel, call
+from glassloop.tools.threads import MOST_THREADS, Threads, run_in_thread
 
 WHO: ContextVar[str] = ContextVar("WHO", default="nobody")
 
@@ -37,21 +42,14 @@ async def test_it_runs_elsewhere_on_a_daemon_with_the_callers_context_variables(
 
 
 async def test_blocking_jobs_overlap_and_the_loop_goes_on() -> None:
-    gaps: list[float] = []
+    together, release = threading.Barrier(8), threading.Event()
 
-    async def heartbeat() -> None:
-        while True:
-            began = time.perf_counter()
-            await asyncio.sleep(0.005)
-            gaps.append(time.perf_counter() - began)
+    def block() -> bool:
+        together.wait(30)
+        return release.wait(30)
 
-    beating = asyncio.create_task(heartbeat())
-    began = time.perf_counter()
-    await asyncio.gather(*(run_in_thread(lambda: time.sleep(0.1)) for _ in range(8)))
-    took = time.perf_counter() - began
-    beating.cancel()
-    assert took < 0.2  # one after the other they would take 0.8
-    assert max(gaps) < 0.09
+    asyncio.get_running_loop().call_later(0.05, release.set)
+    assert await asyncio.gather(*(run_in_thread(block) for _ in range(8))) == 8 * [True]
 
 
 async def test_exceptions_come_back() -> None:
@@ -123,6 +121,31 @@ async def test_a_waiting_job_gets_the_place_of_a_lost_thread() -> None:
     lost.cancel()
     assert await asyncio.wait_for(waiting, 5) == "served"
     go.set()
+
+
+@pytest.mark.parametrize("how", ["a loop of its own", "run_sync"])
+async def test_jobs_that_wait_for_jobs_of_their_own_do_not_wait_for_ever(how: str) -> None:
+    """academy-agents/academy#99, pydantic/pydantic-ai#4663: once every thread runs a tool that runs an agent, none is
+    left for that agent's tools."""
+    together = threading.Barrier(MOST_THREADS)
+
+    def leaf() -> str:
+        """Do it."""
+        return "done"
+
+    def answer(request: ModelRequest) -> Any:
+        last = request.messages[-1]
+        return last.content if isinstance(last, ToolResult) else call("leaf")
+
+    inner = Agent(ScriptedModel(answer), [leaf])
+
+    def job() -> str | None:
+        together.wait(30)
+        return inner.run_sync("go").output if how == "run_sync" else asyncio.run(run_in_thread(leaf))
+
+    async with asyncio.timeout(60):
+        results = await asyncio.gather(*(run_in_thread(job) for _ in range(MOST_THREADS)))
+    assert results == ["done"] * MOST_THREADS
 
 
 async def test_idle_threads_end() -> None:

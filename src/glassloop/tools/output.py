@@ -20,7 +20,7 @@ from glassloop.core.parsing import Unreadable, read_object
 from glassloop.core.result import OutputT
 from glassloop.core.schema import VALUE, Schema
 from glassloop.models.model import FINAL_ANSWER, OutputMode, OutputSpec
-from glassloop.tools.arguments import ArgumentsError, FunctionGate, Problem
+from glassloop.tools.arguments import ArgumentsError, Problem
 from glassloop.tools.problems import listed
 
 _FENCED = re.compile(r"\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*", re.DOTALL)
@@ -81,6 +81,7 @@ class Output(Generic[OutputT]):
         retries: int = 2,
         description: str = "",
     ) -> None:
+        from glassloop.tools.function_gate import FunctionGate
         from glassloop.tools.schema import value_of
 
         self.type = type_
@@ -92,7 +93,7 @@ class Output(Generic[OutputT]):
         self.spec = OutputSpec(_unwrapped(arguments.schema) if self._bare else arguments.schema, mode, description)
 
     def __repr__(self) -> str:
-        return f"Output({getattr(self.type, '__name__', self.type)})"
+        return f"Output({self.type.__name__ if isinstance(self.type, type) else self.type})"
 
     def judge(self, reply: Reply) -> Answer | BadAnswer:
         """The first answer in a reply that fits, else what is wrong with the last one."""

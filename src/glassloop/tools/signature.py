@@ -20,6 +20,7 @@ REQUIRED: Any = inspect.Parameter.empty
 
 _STANDS_FOR = ("__value__", "__supertype__", "__bound__")  # of an alias, a `NewType` and a type variable
 _CONTEXT_NAME = re.compile(r"\bRunContext\b")
+_FORWARD = re.compile(r"ForwardRef\((?P<written>'[^']*')[^)]*\)")  # from Python 3.14 on it says more than was written
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,11 @@ def _read(parameter: inspect.Parameter, names: _Names, origin: str) -> Parameter
         annotation = names.evaluate(annotation)
         is_context = _takes_context(annotation)
     except Exception as error:
-        if _CONTEXT_NAME.search(str(annotation)):
+        written = _FORWARD.sub(r"\g<written>", repr(annotation))
+        if _CONTEXT_NAME.search(written):
             return Parameter(parameter.name, RunContext, parameter.default, parameter.kind, is_context=True)
         raise ToolDefinitionError(
-            f"{origin}, parameter {parameter.name!r}: the annotation {annotation!r} cannot be resolved ({error}). "
+            f"{origin}, parameter {parameter.name!r}: the annotation {written} cannot be resolved ({error}). "
             "Make the name importable at run time: not only under TYPE_CHECKING, and defined before the tool."
         ) from error
     return Parameter(parameter.name, annotation, parameter.default, parameter.kind, is_context)
