@@ -36,6 +36,8 @@ class RawServer:
     answers: list[list[bytes]] = field(default_factory=list[list[bytes]])
     requests: list[bytes] = field(default_factory=list[bytes])
     connections: int = 0
+    pause: float = 0.0
+    """Seconds after each piece."""
     hold: bool = False
     """Whether connections are kept open after the last answer, until the client goes."""
     asked: asyncio.Event = field(default_factory=asyncio.Event)
@@ -72,7 +74,7 @@ class RawServer:
         for piece in self.answers.pop(0):
             writer.write(piece)
             await writer.drain()
-            await asyncio.sleep(0)
+            await asyncio.sleep(self.pause)
         return bool(self.answers) and not self.hold
 
 

@@ -129,6 +129,10 @@ STREAMS: dict[str, tuple[list[Any], list[tuple[str, str, str]]]] = {
         [("", *A[1:])],
     ),
     "the same call twice, without index and id": ([entry("{}", "add"), entry("{}", "add")], [("", "add", "{}")] * 2),
+    "a name under an index that is taken, its arguments after it": (
+        [entry(A[2], "add", index=0), entry("", "get_weather", index=0), entry(B[2], index=0)],
+        [("", *A[1:]), ("", "get_weather", B[2])],
+    ),
     "an index in quotes": (
         [entry("", "add", "c1", "0"), entry("", "add", "c2", "1"), entry(A[2], index="0"), entry(B[2], index="1")],
         [A, B],
@@ -236,4 +240,5 @@ def test_long_arguments_in_small_pieces_take_time_in_proportion(always: dict[str
         assert assembled(*entries)[0][2] == raw
         return time.process_time() - began
 
-    assert seconds(2_400) < 9 * seconds(600)  # four times as long, were it not for noise; quadratic would be 16 times
+    # four times as long, were it not for noise; quadratic would be 16 times
+    assert min(seconds(2_400) for _ in range(3)) < 9 * seconds(600)

@@ -68,6 +68,53 @@ def test_reused_ids_find_their_own_results() -> None:
     assert len({wire_id for wire_id, _ in results}) == 2
 
 
+TWO: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"function": {"name": name, "arguments": {}}} for name in ("add", "now")],
+}
+
+
+@pytest.mark.parametrize(
+    ("call_ids", "results"),
+    [
+        ((None, None), [{"content": "add's"}, {"content": "now's"}]),
+        ((None, None), [{"tool_name": "now", "content": "now's"}, {"tool_name": "add", "content": "add's"}]),
+        ((None, None), [{"name": "now", "content": "now's"}, {"name": "add", "content": "add's"}]),
+        (("a", "b"), [{"content": "add's"}, {"content": "now's"}]),
+        (("call_0", "call_0"), [{"tool_call_id": "call_0", "content": f"{name}'s"} for name in ("add", "now")]),
+    ],
+    ids=["neither has ids", "names alone, as Ollama's", "names in another order", "results without ids", "one id"],
+)
+def test_a_result_that_no_id_of_its_own_ties_to_its_call_finds_it(
+    call_ids: tuple[str | None, ...], results: list[dict[str, Any]]
+) -> None:
+    """decolua/9router#3369, sipeed/picoclaw#2528: by name where there is one, else in order; nobody else's result."""
+    calls = [{**call, "id": given} for call, given in zip(TWO["tool_calls"], call_ids, strict=True)]
+    sent = rendered([Q, {**TWO, "tool_calls": calls}, *({"role": "tool", **result} for result in results), Q])
+    assert [message["content"] for message in sent if message["role"] == "tool"] == ["add's", "now's"]
+
+
+def test_a_call_of_an_earlier_reply_does_not_take_the_result_of_a_later_one() -> None:
+    """sipeed/picoclaw#2528: the first `c1` was interrupted, and its server counts anew in each reply."""
+    sent = rendered([Q, ASKED, Q, ASKED, DONE])
+    first, second = (message["content"] for message in sent if message["role"] == "tool")
+    assert first.startswith("Interrupted")
+    assert second == "3"
+
+
+def test_an_image_in_a_tools_result_is_kept() -> None:
+    png = base64.b64encode(b"png").decode()
+    image = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{png}"}}
+    history = [Q, ASKED, {**DONE, "content": [{"type": "text", "text": "a cat"}, image]}]
+    (*_, result) = from_openai(history)
+    assert isinstance(result, ToolResult)
+    assert (result.content, result.media) == ("a cat", (Media.of(b"png", "image/png"),))
+    *_, done, shown = rendered(history)
+    assert done["content"] == "a cat"
+    assert shown["content"][-1] == image
+
+
 def test_orphans_and_open_calls_become_sendable() -> None:
     sent = rendered([{**DONE, "tool_call_id": "x"}, Q, ASKED, Q])
     assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]

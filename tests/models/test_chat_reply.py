@@ -79,36 +79,94 @@ async def test_the_old_function_call(play: Callable[..., Any]) -> None:
     assert reply.calls == (ToolCall("", "add", "{}"),)
 
 
+async def test_a_call_in_both_forms_is_one(play: Callable[..., Any]) -> None:
+    """Sibling of mastra-ai/mastra#22969."""
+    function = {"name": "add", "arguments": "{}"}
+    message = {"function_call": function, "tool_calls": [{"id": "c1", "function": function}]}
+    reply = await whole(play, message, "tool_calls")
+    assert (reply.calls, reply.extra) == ((ToolCall("", "add", "{}", "c1"),), {})
+
+
+async def test_zeros_at_the_end_do_not_take_usage_back(play: Callable[..., Any]) -> None:
+    """Sibling of router-for-me/CLIProxyAPI#4053."""
+    some, none = {"prompt_tokens": 7, "completion_tokens": 1}, {"prompt_tokens": 0, "completion_tokens": 0}
+    stream: list[Any] = [{"choices": [], "usage": none}, delta("stop", content="hi")]
+    stream += [{"choices": [], "usage": some}, {"choices": [], "usage": none}]
+    reply, _ = await play(model(FakeAnswer.sse(sse(*stream, "[DONE]"))))
+    assert reply.usage == Usage(7, 1, requests=1)
+
+
 async def test_a_refusal_is_no_answer(play: Callable[..., Any]) -> None:
     reply = await whole(play, {"content": None, "refusal": "I can't help with that."})
     assert (reply.stop, reply.refusal, reply.text) == ("refusal", "I can't help with that.", "")
 
 
-@pytest.mark.parametrize(
-    ("finish", "stop"),
-    [
-        ("stop", "stop"),
-        ("tool_calls", "stop"),
-        ("length", "length"),
-        ("model_length", "length"),
-        ("max_tokens", "length"),
-        ("content_filter", "content_filter"),
-        ("STOP", "stop"),
-        ("", "unknown"),
-        (None, "unknown"),
-        ("novel", "unknown"),
-    ],
-)
-async def test_finish_reasons(play: Callable[..., Any], finish: Any, stop: str) -> None:
-    assert (await whole(play, {"content": "x"}, finish)).stop == stop
+SPLIT: dict[str, list[dict[str, Any]]] = {
+    "without index": [{"message": {"content": "I will add."}, "finish_reason": "tool_calls"}, {}],
+    "with index": [{"index": 0, "message": {"content": "I will add."}, "finish_reason": "stop"}, {"index": 1}],
+}
 
 
-@pytest.mark.parametrize("finish", ["error", "network_error", "insufficient_system_resource", "abort", "cancelled"])
-async def test_a_finish_reason_that_reports_a_failure(play: Callable[..., Any], finish: str) -> None:
-    """Public: vllm-project/vllm#57082."""
-    with pytest.raises(ModelError, match=finish) as caught:
-        await whole(play, {"content": "x"}, finish)
-    assert caught.value.retryable
+@pytest.mark.parametrize(("first", "second"), SPLIT.values(), ids=SPLIT)
+@pytest.mark.parametrize(("finish", "stop"), [("tool_calls", "stop"), ("length", "length")])
+async def test_calls_in_a_choice_of_their_own_are_the_replys(
+    play: Callable[..., Any], first: dict[str, Any], second: dict[str, Any], finish: str, stop: str
+) -> None:
+    """Public: HKUDS/nanobot#1555, zeroclaw-labs/zeroclaw#2136, BerriAI/litellm#35444."""
+    call = {"id": "c1", "type": "function", "function": {"name": "add", "arguments": '{"a":1}'}}
+    calling = {**second, "message": {"content": None, "tool_calls": [call]}, "finish_reason": finish}
+    reply, _ = await play(model(FakeAnswer.json({"choices": [first, calling]})))
+    assert reply.parts == (Text("I will add."), ToolCall("", "add", '{"a":1}', "c1"))
+    assert reply.stop == stop
+
+
+async def test_calls_in_a_choice_of_their_own_may_be_streamed(play: Callable[..., Any]) -> None:
+    def calling(finish: str | None = None, **function: str) -> dict[str, Any]:
+        entries = [{"index": 0, "id": "c1", "function": function}] if function else []
+        return {"choices": [{"index": 1, "delta": {"tool_calls": entries}, "finish_reason": finish}]}
+
+    stream = [delta(content="I will add."), calling(name="add", arguments='{"a"'), delta("stop")]
+    stream += [calling(arguments=":1}"), calling("tool_calls")]
+    reply, _ = await play(model(FakeAnswer.sse(sse(*stream, "[DONE]"))))
+    assert reply.parts == (Text("I will add."), ToolCall("", "add", '{"a":1}', "c1"))
+
+
+async def test_another_choice_is_no_part_of_a_reply_that_calls(play: Callable[..., Any]) -> None:
+    choices = [
+        {"index": place, "message": {"tool_calls": [{"id": f"c{place}", "function": {"name": "add"}}]}}
+        for place in (0, 1)
+    ]
+    reply, _ = await play(model(FakeAnswer.json({"choices": choices})))
+    assert [call.provider_id for call in reply.calls] == ["c0"]
+
+
+@pytest.mark.parametrize("finish", ["error", "stop", None])
+async def test_an_error_in_a_choice_fails_the_attempt(play: Callable[..., Any], finish: str | None) -> None:
+    """Public: genkit-ai/genkit#6259, damianvtran/local-operator#223."""
+    failed: dict[str, Any] = {"error": {"message": "prompt is too long: 1284668 tokens > 1000000", "code": 400}}
+    choice: dict[str, Any] = {"index": 0, "delta": {}, "finish_reason": finish, **failed}
+    with pytest.raises(ModelError, match="1284668") as caught:
+        await play(model(FakeAnswer.sse(sse(delta(content="half"), {"choices": [choice]}, "[DONE]"))))
+    assert (caught.value.kind, caught.value.partial) == ("context_length", "half")
+    with pytest.raises(ModelError, match="1284668"):
+        await whole(play, {"content": "half"}, finish, choices=[{"message": {"content": "half"}, **failed}])
+
+
+NO_CHOICES: list[tuple[list[Any], str]] = [
+    ([], "protocol"),
+    ([{"choices": [], "usage": {"prompt_tokens": 7}}], "protocol"),
+    ([{"code": 500, "msg": "server busy"}, {"choices": [], "usage": {"prompt_tokens": 7}}], "overloaded"),
+    ([{"detail": "no such thing"}], "overloaded"),
+    ([{"choices": None, "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}], "payment"),
+]
+
+
+@pytest.mark.parametrize(("chunks", "kind"), NO_CHOICES)
+async def test_a_stream_without_a_choice_is_a_failure(play: Callable[..., Any], chunks: list[Any], kind: str) -> None:
+    """Public: open-octo/octo-agent#910, earendil-works/pi#8473."""
+    with pytest.raises(ModelError) as caught:
+        await play(model(FakeAnswer.sse(sse(*chunks, "[DONE]"))))
+    assert caught.value.kind == kind
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
@@ -147,12 +205,22 @@ THOUGHTS = {
     "About <think> tags": ("", "About <think> tags"),
     "<thin": ("", "<thin"),
     "<thinker>": ("", "<thinker>"),
+    "<thinking>hm</thinking>\n\nAnswer": ("hm", "Answer"),
+    "<thought>hm</think></thought>Answer": ("hm</think>", "Answer"),
+    "<mm:think>hm</mm:think>Answer": ("hm", "Answer"),
+    "[THINK]hm[/THINK]Answer": ("hm", "Answer"),
+    "<|channel>thought\nhm<channel|>Answer": ("\nhm", "Answer"),
+    "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Answer": ("hm", "Answer"),
+    "<|channel|>analysis<|message|>hm<|end|>\n<Answer>": ("hm", "<Answer>"),
+    "<|channel|>final<|message|>Answer": ("", "Answer"),
+    "[1] says so": ("", "[1] says so"),
     "  ": ("", "  "),
 }
 
 
 @pytest.mark.parametrize(("said", "expected"), THOUGHTS.items())
 async def test_tagged_thinking_is_no_text(play: Callable[..., Any], said: str, expected: tuple[str, str]) -> None:
+    """Public, of others than `<think>`: HKUDS/nanobot#2991, livekit/agents#6398, NousResearch/hermes-agent#62680."""
     reply = await whole(play, {"content": said})
     assert (reply.thinking, reply.text) == expected
     for size in (1, 3, len(said)):

@@ -446,12 +446,32 @@ async def test_the_model_does_not_have_the_last_word(profile: str) -> None:
         ]
 
 
-@pytest.mark.parametrize("blank", ["", " \n", (Text(""),), (Text(" "), Text("\n"))])
+@pytest.mark.parametrize("blank", ["", " \n", "\u200b", "\ufeff", (Text(""),), (Text(" "), Text("\n"))])
 async def test_what_a_user_says_is_never_blank(blank: Any) -> None:
     """labring/FastGPT#3575: "the message at position 4 must not be empty"."""
     for profile in ("default", "strict-alternation"):
         messages = (await Asker(profile=profile).ask(Q, Reply((Text("hello"),)), UserMessage(blank)))["messages"]
         assert messages[-1] == {"role": "user", "content": "(empty message)"}
+
+
+@pytest.mark.parametrize("blank", ["", " \n", "\u200b"])
+async def test_what_a_tool_returned_is_never_blank(blank: str) -> None:
+    """HKUDS/nanobot#949: "text content blocks must be non-empty", over an empty result in an old history."""
+    messages = (await Asker().ask(Q, calling(ToolCall("call_1", "add")), done("call_1", blank)))["messages"]
+    assert messages[-1] == {"role": "tool", "tool_call_id": "call_1", "content": "(no output)"}
+
+
+async def test_a_tool_that_returned_an_image_alone_has_returned_something() -> None:
+    """A screenshot, in a history from Anthropic, whose results need no text."""
+    messages = (await Asker().ask(Q, calling(ToolCall("call_1", "add")), done("call_1", "", media=(PNG,))))["messages"]
+    assert messages[-2] == {"role": "tool", "tool_call_id": "call_1", "content": "(the output follows)"}
+    assert messages[-1]["content"][-1] == {"type": "image_url", "image_url": {"url": URL}}
+
+
+async def test_a_blank_system_message_is_left_out() -> None:
+    """BiFangKNT/mtga#68: proxies hand it on to Anthropic, which refuses it."""
+    messages = (await Asker().ask(SystemMessage(""), Q, SystemMessage(" \n"), SystemMessage("S")))["messages"]
+    assert messages == [{"role": "user", "content": "q"}, {"role": "system", "content": "S"}]
 
 
 async def test_deepseek_wants_the_reasoning_of_answers_too() -> None:
@@ -540,6 +560,20 @@ async def test_properties_are_schemas_that_allow_something() -> None:
     given: dict[str, Any] = {"type": "object", "properties": {**asked, "in": {"anyOf": [True]}}}
     seen = parameters(await Asker().ask(Q, tools=(ToolSpec("t", "", given),)))
     assert seen["properties"] == {"any": {}, "not": asked["not"], "in": {"anyOf": [{}]}}
+
+
+async def test_what_is_required_is_among_the_properties() -> None:
+    """chatboxai/chatbox#2606: Gemini says "property is not defined" of a name in `required`; the gate demands it."""
+    inner = {"type": "object", "properties": {}, "required": ["x"], "additionalProperties": {"type": "integer"}}
+    bare = {"type": ["object", "null"], "required": ["y"]}  # Kilo-Org/kilocode#11955
+    given: dict[str, Any] = {"type": "object", "properties": {"a": inner, "c": bare}, "required": ["a", "b"]}
+    seen = parameters(await Asker().ask(Q, tools=(ToolSpec("t", "", given),)))
+    assert seen["properties"] == {
+        "a": {**inner, "properties": {"x": {"type": "integer"}}},
+        "b": {},
+        "c": {**bare, "properties": {"y": {}}},
+    }
+    assert seen["required"] == ["a", "b"]
 
 
 async def test_unions_at_the_top_of_a_schema_are_laid_side_by_side() -> None:

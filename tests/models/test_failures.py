@@ -49,6 +49,18 @@ KINDS: list[tuple[int, Any, str]] = [
     ),
     (400, error("Failed to call a function. Please adjust your prompt."), "bad_tool_call"),
     (500, error("Failed to parse tool call arguments as JSON"), "bad_tool_call"),
+    (500, error("Failed to parse input at pos 184: <|channel|>..."), "bad_tool_call"),  # pwilkin/llama.cpp#5
+    (  # ggml-org/llama.cpp#25072
+        500,
+        error("The model produced output that does not match the expected peg-gemma4 format"),
+        "bad_tool_call",
+    ),
+    (  # strands-agents/harness-sdk#649
+        424,
+        error("Model produced invalid sequence as part of ToolUse. Please refer to the troubleshooting guide."),
+        "bad_tool_call",
+    ),
+    (400, error("Malformed function call: print(default_api.add(a=2))"), "bad_tool_call"),
     (400, error("Your credit balance is too low to access the Anthropic API."), "payment"),
     (401, error("Incorrect API key provided"), "auth"),
     (402, error("Insufficient Balance"), "payment"),

@@ -5,12 +5,16 @@ import gc
 import time
 import warnings
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from glassloop import Agent
 from glassloop.core.errors import ConfigurationError, ModelError
+from glassloop.core.events import AttemptFailed, RunFinished
 from glassloop.core.messages import UserMessage
+from glassloop.models import exchange
 from glassloop.models.http import AiohttpTransport
 from glassloop.models.model import ModelRequest, ModelSettings, TextPart, complete
 from glassloop.models.openai_chat import OpenAIChat
@@ -61,6 +65,18 @@ async def test_a_server_that_stays_on_the_line_after_the_end_is_not_waited_for(r
     await asyncio.wait_for(raw_server.left.wait(), 2)
 
 
+async def test_a_server_that_ends_its_reply_and_not_its_answer_is_waited_for_a_moment(
+    raw_server: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Public: maximhq/bifrost#6784, musistudio/claude-code-router#1271."""
+    monkeypatch.setattr(exchange, "LINGER", 0.1)
+    finished = END.partition(b"data: [DONE]")[0]
+    raw_server.answers, raw_server.hold = [[SSE_HEAD, *chunked(CHUNK, finished, b": keep-alive\n\n")]], True
+    async with asyncio.timeout(30):
+        assert (await complete(OpenAIChat("m", base_url=raw_server.url), STREAM)).text == "x"
+        await raw_server.left.wait()
+
+
 async def test_leaving_a_stream_closes_the_connection(raw_server: Any) -> None:
     raw_server.answers, raw_server.hold = [[SSE_HEAD, *chunked(CHUNK)]], True
     async for part in OpenAIChat("m", base_url=raw_server.url).stream(STREAM):
@@ -79,9 +95,15 @@ async def test_cancelling_a_request_closes_the_connection(raw_server: Any) -> No
     await asyncio.wait_for(raw_server.left.wait(), 2)
 
 
-async def failure(raw_server: Any, *pieces: bytes, stream: bool = False, timeout: float = 5) -> ModelError:
+async def failure(
+    raw_server: Any,
+    *pieces: bytes,
+    stream: bool = False,
+    timeout: float = 5,
+    settings: ModelSettings | None = None,
+) -> ModelError:
     raw_server.answers = [list(pieces)]
-    request = ModelRequest((UserMessage("q"),), settings=ModelSettings(timeout=timeout), stream=stream)
+    request = ModelRequest((UserMessage("q"),), settings=settings or ModelSettings(timeout=timeout), stream=stream)
     with pytest.raises(ModelError) as caught:
         await complete(OpenAIChat("m", base_url=raw_server.url), request)
     assert raw_server.url.removeprefix("http://") in str(caught.value)
@@ -120,6 +142,78 @@ async def test_time_out(raw_server: Any, pieces: list[bytes]) -> None:
     error = await failure(raw_server, *pieces, stream=True, timeout=0.1)
     assert (error.kind, "within 0.1 s" in str(error)) == ("timeout", True)
     await asyncio.wait_for(raw_server.left.wait(), 2)
+
+
+DRIP = b": keep-alive\n\n"
+
+
+@pytest.mark.parametrize("first", [CHUNK, b'data: {"choices":[{"delta":{"reasoning_content":"x"}}]}\n\n'])
+async def test_a_stream_that_falls_silent_ends_before_its_time_is_up(raw_server: Any, first: bytes) -> None:
+    """openai/codex and langchain-openai end it, too; pi#7954, opencode#37580: sessions that hung for hours."""
+    raw_server.hold = True
+    settings = ModelSettings(timeout=60, idle_timeout=0.3)
+    began = time.perf_counter()
+    error = await failure(raw_server, SSE_HEAD, *chunked(first), stream=True, settings=settings)
+    assert time.perf_counter() - began < 20
+    assert (error.kind, error.partial) == ("timeout", "x" if first == CHUNK else "")
+    assert "nothing for 0.3 s" in str(error)
+    await asyncio.wait_for(raw_server.left.wait(), 5)
+
+
+async def watched(agent: Agent) -> list[object]:
+    async with agent.stream("q") as stream:
+        return [event.data async for event in stream]
+
+
+async def test_a_run_asks_again_where_nothing_was_shown_and_else_keeps_what_was(raw_server: Any) -> None:
+    half = b'data: {"choices":[{"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f"}}]}}]}\n\n'
+    agent = Agent(OpenAIChat("m", base_url=raw_server.url), settings=ModelSettings(idle_timeout=0.3))
+    raw_server.answers = [[SSE_HEAD, *chunked(half)], [SSE_HEAD, *chunked(CHUNK + END), b"0\r\n\r\n"]]
+    told = await watched(agent)
+    assert [one.kind for one in told if isinstance(one, AttemptFailed)] == ["timeout"]
+    assert [one.output for one in told if isinstance(one, RunFinished)] == ["x"]
+    raw_server.answers, raw_server.hold = [[SSE_HEAD, *chunked(CHUNK)]], True
+    with pytest.raises(ModelError, match=r"nothing for 0\.3 s") as caught:
+        await watched(agent)
+    assert caught.value.partial == "x"
+    assert caught.value.result is not None
+    assert (caught.value.result.outcome, caught.value.result.output) == ("failed", "x")
+
+
+async def test_what_keeps_the_line_alive_is_something(raw_server: Any) -> None:
+    """Anthropic's pings, OpenRouter's comments: who passes them over cuts off a model that thinks
+    (anthropics/claude-code#46987)."""
+    raw_server.pause, raw_server.answers = 0.2, [[SSE_HEAD, *chunked(CHUNK, *[DRIP] * 17, END), b"0\r\n\r\n"]]
+    request = replace(STREAM, settings=ModelSettings(idle_timeout=3))
+    assert (await complete(OpenAIChat("m", base_url=raw_server.url), request)).text == "x"
+
+
+async def test_who_only_keeps_the_line_alive_ends_with_the_whole_time(raw_server: Any) -> None:
+    raw_server.pause = 0.05
+    settings = ModelSettings(timeout=2.5, idle_timeout=1.5)
+    error = await failure(raw_server, SSE_HEAD, *chunked(CHUNK, *[DRIP] * 400), stream=True, settings=settings)
+    assert (error.kind, "within 2.5 s" in str(error)) == ("timeout", True)
+
+
+@pytest.mark.parametrize("first", [DRIP, b'data: {"choices":[{"delta":{"role":"assistant"}}]}\n\n'])
+async def test_a_model_that_has_not_begun_may_think_as_long_as_the_request_may_last(
+    raw_server: Any, first: bytes
+) -> None:
+    raw_server.pause, raw_server.answers = 1.0, [[SSE_HEAD + b"".join(chunked(first)), *chunked(CHUNK + END)]]
+    request = replace(STREAM, settings=ModelSettings(idle_timeout=0.1))
+    assert (await complete(OpenAIChat("m", base_url=raw_server.url), request)).text == "x"
+
+
+async def test_a_reader_that_takes_its_time_is_not_the_servers_silence(raw_server: Any) -> None:
+    raw_server.answers, raw_server.hold, raw_server.pause = [[SSE_HEAD, *chunked(CHUNK, CHUNK, END)]], True, 0.05
+    request = replace(STREAM, settings=ModelSettings(idle_timeout=1))
+    text = ""
+    async for part in OpenAIChat("m", base_url=raw_server.url).stream(request):
+        if isinstance(part, TextPart):
+            text += part.text
+            if text == "xx":  # the end comes meanwhile
+                await asyncio.sleep(2.5)
+    assert text == "xx"
 
 
 async def test_nobody_there(unused_tcp_port: int) -> None:

@@ -20,6 +20,7 @@ HISTORY: list[dict[str, Any]] = [
             {"type": "redacted_thinking", "data": "ENC"},
             {"type": "text", "text": "Let me see."},
             {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {"q": "x"}},
+            {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
             {"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 2}},
         ],
     },
@@ -70,6 +71,40 @@ def test_plain_text_and_images() -> None:
 def test_a_document_of_text_is_read() -> None:
     document = {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "The policy."}}
     assert from_anthropic([{"role": "user", "content": [document]}]) == [UserMessage("The policy.")]
+
+
+def test_what_a_search_found_is_read() -> None:
+    """A result that is not text is no reason to lose what it says."""
+    found: dict[str, Any] = {
+        "type": "search_result",
+        "source": "https://one.test",
+        "title": "One",
+        "content": [{"type": "text", "text": "1"}],
+    }
+    pieces: dict[str, Any] = {
+        "type": "document",
+        "title": "Two",
+        "source": {"type": "content", "content": [{"type": "text", "text": "2"}]},
+    }
+    asked: dict[str, Any] = {
+        "role": "assistant",
+        "content": [{"type": "tool_use", "id": "t", "name": "search", "input": {}}],
+    }
+    done: dict[str, Any] = {"type": "tool_result", "tool_use_id": "t", "content": [found, pieces]}
+    image = {"type": "image", "source": {"type": "url", "url": "https://one.test/cat.png"}}
+    (_, result, user) = from_anthropic([asked, {"role": "user", "content": [done, image]}])
+    assert isinstance(result, ToolResult)
+    assert result.content == "One\nhttps://one.test\n1\nTwo\n2\n"
+    assert user == UserMessage("[image: https://one.test/cat.png]")
+
+
+def test_calls_that_share_an_id_each_get_their_own_result() -> None:
+    """sipeed/picoclaw#2528: a gateway that counts calls by tool, or not at all."""
+    calls: list[Any] = [{"type": "tool_use", "id": "call_0", "name": name, "input": {}} for name in ("add", "now")]
+    results = [{"type": "tool_result", "tool_use_id": "call_0", "content": f"{name}'s"} for name in ("add", "now")]
+    sent = rendered([HISTORY[0], {"role": "assistant", "content": calls}, {"role": "user", "content": results}])
+    assert [block["content"] for block in sent[-1]["content"]] == ["add's", "now's"]
+    assert len({block["tool_use_id"] for block in sent[-1]["content"]}) == 2
 
 
 def test_ids_are_the_same_for_the_same_beginning() -> None:

@@ -186,6 +186,9 @@ async def test_answers_that_are_failures(play: Callable[..., Any], body: Any, ki
         ("model_context_window_exceeded", "length"),
         ("refusal", "refusal"),
         ("pause_turn", "paused"),
+        ("length", "length"),
+        ("content_filter", "content_filter"),
+        ("stop", "stop"),
     ],
 )
 async def test_stop_reasons(play: Callable[..., Any], reason: str, stop: str) -> None:
@@ -193,11 +196,79 @@ async def test_stop_reasons(play: Callable[..., Any], reason: str, stop: str) ->
     assert reply.stop == stop
 
 
+@pytest.mark.parametrize(
+    ("events", "kind"),
+    [
+        (["[DONE]"], "protocol"),
+        ([{"type": "ping"}, {"type": "message_stop"}], "protocol"),
+        (['{"code": 500, "msg": "server busy"}', "[DONE]"], "overloaded"),
+        (['{"base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}}', "[DONE]"], "payment"),
+    ],
+)
+async def test_a_stream_without_a_message_is_a_failure(play: Callable[..., Any], events: list[Any], kind: str) -> None:
+    """Sibling of open-octo/octo-agent#910."""
+    with pytest.raises(ModelError) as caught:
+        await play(model(FakeAnswer.sse(sse(*events))))
+    assert caught.value.kind == kind
+
+
+async def test_that_a_reply_ended_naturally_takes_no_other_reason_back(play: Callable[..., Any]) -> None:
+    """Public: smg-project/smg#2433."""
+    stream = sse(start(), begin(0, type="text", text="half"), end("max_tokens")[0], *end())
+    assert (await play(model(FakeAnswer.sse(stream))))[0].stop == "length"
+
+
+@pytest.mark.parametrize(("reason", "kind"), [("error", "overloaded"), ("malformed_function_call", "bad_tool_call")])
+async def test_a_stop_reason_that_reports_a_failure(play: Callable[..., Any], reason: str, kind: str) -> None:
+    """A gateway passes on the words of the server behind it: vllm-project/vllm#57082, pydantic/pydantic-ai#631."""
+    with pytest.raises(ModelError, match=reason) as caught:
+        await play(model(FakeAnswer.sse(sse(start(), begin(0, type="text", text="half"), *end(reason)))))
+    assert (caught.value.kind, caught.value.partial) == (kind, "half")
+
+
+async def test_a_reply_that_ends_for_calls_and_has_none(play: Callable[..., Any]) -> None:
+    """Public: askui/python-sdk#278."""
+    tools = (ToolSpec("add", "", {"type": "object", "properties": {}}),)
+    stream = FakeAnswer.sse(sse(start(), begin(0, type="text", text="Reading it."), *end("tool_use")))
+    assert (await play(model(stream), ModelRequest((UserMessage("q"),), tools=tools)))[0].stop == "no_calls"
+
+
 async def test_why_it_refused(play: Callable[..., Any]) -> None:
     details = {"type": "refusal", "category": "bio", "explanation": "Not this."}
     body: Any = {"type": "message", "content": [], "stop_reason": "refusal", "stop_details": details}
     reply, _ = await play(model(FakeAnswer.json(body)), stream=False)
     assert (reply.stop, reply.refusal, reply.parts) == ("refusal", "Not this.", ())
+
+
+TAGGED: dict[str, tuple[str, str]] = {
+    "<think>\nhm\n</think>\n\nAnswer": ("\nhm\n", "Answer"),
+    "<mm:think>hm</mm:think>Answer": ("hm", "Answer"),
+    "<think>never ends </thi": ("never ends </thi", ""),
+    "<thin": ("", "<thin"),
+    "About <think> tags": ("", "About <think> tags"),
+}
+
+
+@pytest.mark.parametrize(("said", "expected"), TAGGED.items())
+async def test_tagged_thinking_is_no_text(play: Callable[..., Any], said: str, expected: tuple[str, str]) -> None:
+    """Public: earendil-works/pi#7155."""
+    body: Any = {"content": [{"type": "text", "text": said}], "stop_reason": "end_turn"}
+    reply, _ = await play(model(FakeAnswer.json(body)), stream=False)
+    assert (reply.thinking, reply.text) == expected
+    stop: dict[str, Any] = {"type": "content_block_stop", "index": 0}
+    for last in ([stop], []):
+        pieces = [piece(0, "text_delta", text=one) for one in said]
+        stream = sse(start(), begin(0, type="text", text=""), *pieces, *last, *end())
+        reply, parts = await play(model(FakeAnswer.sse(stream)))
+        assert (reply.thinking, reply.text) == expected
+        assert "".join(part.text for part in parts if isinstance(part, ThinkingPart)) == expected[0]
+        assert "".join(part.text for part in parts if isinstance(part, TextPart)) == expected[1]
+
+
+async def test_only_the_first_text_may_begin_with_thinking(play: Callable[..., Any]) -> None:
+    body: Any = {"content": [{"type": "text", "text": text} for text in ("A ", "<think>", "B")]}
+    reply, _ = await play(model(FakeAnswer.json(body)), stream=False)
+    assert (reply.thinking, reply.text) == ("", "A <think>B")
 
 
 async def test_empty_blocks_are_nothing_and_content_may_be_null(play: Callable[..., Any]) -> None:

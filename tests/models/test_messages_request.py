@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+import struct
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -168,10 +169,18 @@ def test_results_of_one_turn_come_first_and_together(ask: Ask) -> None:
     ]
 
 
-def test_nothing_is_blank(ask: Ask) -> None:
+@pytest.mark.parametrize("blank", ["", " \n", "\u200b", "\ufeff", " \u00ad\u2060\n"])
+def test_nothing_is_blank(ask: Ask, blank: str) -> None:
+    """Nor invisible (zoedolan/Vybn#2895): "text content blocks must contain non-whitespace text"."""
     body = ask(
-        UserMessage(""), Reply((Text(" "), *ASKED.parts)), ToolResult("call_1", "add", ""), UserMessage((Text(""),))
+        SystemMessage(blank),
+        UserMessage(blank),
+        Reply((Text(blank), *ASKED.parts)),
+        ToolResult("call_1", "add", blank),
+        UserMessage((Text(blank),)),
+        Reply((Text(blank),)),
     )
+    assert "system" not in body
     assert blocks(body) == [
         ("user", [text("(empty message)")]),
         ("assistant", [{"type": "tool_use", "id": "toolu_1", "name": "add", "input": {"a": 1}}]),
@@ -277,6 +286,29 @@ def test_the_newest_images_fit(ask: Ask) -> None:
     big = Media.of(b"x" * 2_000_000, "image/png")
     body = ask(*[UserMessage((big,)) for _ in range(4)])
     assert [block["type"] for block in blocks(body)[0][1]] == ["text", "text", "image", "image"]
+
+
+def png(width: int, height: int) -> Media:
+    return Media.of(b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", width, height), "image/png")
+
+
+def test_an_image_with_too_many_pixels_is_named(ask: Ask) -> None:
+    """anthropics/claude-code#5147: one screenshot of a long page, and each later request of the session is a 400."""
+    _, _, results = blocks(ask(Q, ASKED, ToolResult("call_1", "add", "", media=(png(800, 8_001), png(8_000, 8_000)))))
+    assert [block["type"] for block in results[1][0]["content"]] == ["text", "image"]
+    assert results[1][0]["content"][0] == text("[image/png, 24 bytes, not shown]")
+
+
+def test_of_many_images_those_with_more_than_2000_pixels_are_named(ask: Ask) -> None:
+    """anthropics/claude-code#52220: the limit is another one beyond twenty images."""
+    few = [png(2_001, 900), *[png(1_000, 900)] * 19]
+    for images, kinds in ((few, ["image"] * 20), ([*few, png(2_000, 10)], ["text", *["image"] * 20])):
+        body = ask(*[UserMessage((image,)) for image in images])
+        assert [block["type"] for block in blocks(body)[0][1]] == kinds
+
+
+def test_an_image_without_a_byte_is_named(ask: Ask) -> None:
+    assert blocks(ask(UserMessage((Media.of(b"", "image/png"),))))[0][1] == [text("[image/png, 0 bytes, not shown]")]
 
 
 def test_unions_at_the_top_of_a_schema_are_laid_side_by_side(ask: Ask) -> None:

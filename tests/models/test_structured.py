@@ -297,9 +297,11 @@ def test_calls_of_the_answers_tool_become_texts() -> None:
             ToolCall("2", "add", "{}"),
             ToolCall("3", "functions.final_answer", ""),
             ToolCall("4", "final_answer<|channel|>", "{}", problem="cut"),
+            ToolCall("5", 'final_answer" parameter="a', '{"a":2}'),
         )
     )
-    assert with_answers_as_text(reply).parts == (Text("Here."), Text('{"a":1}'), ToolCall("2", "add", "{}"), Text("{}"))
+    texts = (Text("Here."), Text('{"a":1}'), ToolCall("2", "add", "{}"), Text("{}"), Text('{"a":2}'))
+    assert with_answers_as_text(reply).parts == texts
     plain = Reply((Text("Here."),))
     assert with_answers_as_text(plain) is plain
 

@@ -78,6 +78,14 @@ async def test_a_script_must_not_be_overrun(post: Post) -> None:
     assert [request.status for request in server.requests] == [200, 400]
 
 
+@pytest.mark.parametrize(("keep", "kept"), [(None, "abcd"), (2, "cd"), (0, "")])
+async def test_keeps_as_many_of_the_latest_requests_as_are_wanted(keep: int | None, kept: str, post: Post) -> None:
+    async with ModelServer(lambda _: "yes", keep=keep) as server:
+        for model in "abcd":
+            assert (await post(server, CHAT, {**BODY, "model": model}))[0] == 200
+    assert "".join(request.body["model"] for request in server.requests) == kept
+
+
 async def test_a_failing_test_is_not_covered_up_by_its_script(post: Post) -> None:
     with pytest.raises(ZeroDivisionError):
         async with ModelServer(script=["one"]):

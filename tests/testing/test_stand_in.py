@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import urllib.request
 from pathlib import Path
 from urllib.error import URLError
@@ -12,6 +13,7 @@ from glassloop import Agent
 from glassloop.core.errors import ConfigurationError
 from glassloop.testing import Conversation, StandIn, call
 from glassloop.testing.conversation import WireName
+from glassloop.testing.server import Received
 from glassloop.testing.stand_in import configured_model
 
 
@@ -38,6 +40,16 @@ def test_the_agent_takes_the_same_path_as_in_production(wire: WireName) -> None:
     assert (result.output, result.steps) == (f"{wire} says 3", 2)
     with pytest.raises(URLError):
         urllib.request.urlopen(url, timeout=5)
+
+
+def test_one_that_is_served_for_long_keeps_only_its_latest_requests() -> None:
+    with StandIn(lambda _: "hi").serve() as chosen:
+        agent = Agent(chosen.model)
+        for _ in range(30):
+            agent.run_sync("hello " * 1_000)
+        host = chosen.note.split()[3].removeprefix("http://")
+        kept = [each for each in gc.get_objects() if isinstance(each, Received) and each.headers["host"] == host]
+    assert 1 <= len(kept) <= 16
 
 
 @pytest.mark.parametrize(

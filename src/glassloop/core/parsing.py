@@ -27,11 +27,16 @@ _LITERALS: dict[str, bool | None] = {
 }
 _NAME = re.compile(r"[A-Za-z_$][\w$-]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9]\d*)(?:\.\d+)?(?:[eE][+-]?\d+)?")
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)|\"", re.DOTALL)
+_ESCAPES = frozenset("bfnrt")
+_ESCAPED_ANYWAY = frozenset("\"\\/'")
+_ASCII = {"：": ":", "，": ","}
 _TOKEN = re.compile(
-    r"""\s*(?:
-      (?P<string>"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*')
-    | (?P<mark>[{}\[\],:])
-    | (?P<word>[^\s"'{}\[\],:]+)
+    r"""(?:\s|\\[nrt]|//[^\n]*|/\*.*?\*/|\#[^\n]*)*+(?:
+      (?P<string>"[^"\\]*(?:\\.[^"\\]*)*"|'[^'\\]*(?:\\.[^'\\]*)*'|[“”][^“”\\]*(?:\\.[^“”\\]*)*[“”])
+    | \\"(?P<bare>[^"\\]*)\\"
+    | (?P<mark>[{}\[\],:：，])
+    | (?P<word>(?:[^\s"'“”{}\[\],:：，\\/\#]|\\(?![nrt])|/(?![/*]))+)
     )""",
     re.VERBOSE | re.DOTALL,
 )
@@ -55,8 +60,9 @@ def read_object(raw: str, *, complete: bool = True, bare: bool = False) -> tuple
 
     Nothing at all, blanks and `null` (`None`, `undefined`) are no arguments. JSON that was encoded once or twice too
     often is unwrapped. Code fences and prose around one object, trailing and missing commas, keys without quotes,
-    Python's quotes and literals, raw line breaks in strings are repaired. A key that is given twice has its last value,
-    as in every JSON parser of Python.
+    Python's quotes and literals, Chinese punctuation, escaped quotes, comments, raw line breaks in strings and escaped
+    ones between them are repaired. Backslashes of a path or a pattern that were not escaped are kept where none in the
+    same text may be an escape. A key that is given twice has its last value, as in every JSON parser of Python.
 
     Args:
         raw: what the model wrote.
@@ -106,6 +112,8 @@ def _read(raw: str, complete: bool) -> tuple[Any, bool]:
 def _fault(message: str) -> str:
     if "recursion limit" in message:
         raise Unreadable("the arguments are nested too deeply")
+    if "escape" in message:
+        message += "; a backslash in a string is written as two"
     return "the arguments are not valid JSON" + ("" if "codec" in message else f" ({message})")
 
 
@@ -136,10 +144,18 @@ def _the_object(text: str, fault: str) -> str:
     if not found or "[" in text[position:]:
         raise Unreadable(fault)
     # some servers send `{}` and then the real arguments, or send the same twice
-    real = sorted({one for one in found if one.strip("{} \t\r\n")})
-    if len(real) > 1:
+    real = [one for one in found if one.strip("{} \t\r\n")]
+    if len({_spelled_alike(one) for one in real}) > 1:
         raise Unreadable(f"the arguments must be one JSON object, and you sent {len(found)}")
     return real[0] if real else "{}"
+
+
+def _spelled_alike(text: str) -> str:
+    """The same for all spellings of one object, where it is JSON."""
+    try:
+        return json.dumps(json.loads(text), sort_keys=True)
+    except (ValueError, RecursionError):
+        return text
 
 
 def _end_of(text: str, start: int) -> int:
@@ -235,7 +251,7 @@ def _same(token: _Token | None, item: tuple[str, Any] | None) -> bool:
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    position = 0
+    position, plain = 0, _escapes_nothing(text)
     while position < len(text):
         found = _TOKEN.match(text, position)
         if found is None:
@@ -244,23 +260,40 @@ def _tokens(text: str) -> Iterator[_Token]:
             return
         position = found.end()
         if (string := found["string"]) is not None:
-            yield _Token("string", _unquoted(string))
+            yield _Token("string", _unquoted(string, plain=plain))
+        elif (bare := found["bare"]) is not None:
+            yield _Token("string", bare)
         elif (mark := found["mark"]) is not None:
-            yield _Token("mark", mark)
+            yield _Token("mark", _ASCII.get(mark, mark))
         else:
             yield _Token("word", found["word"])
 
 
-def _unquoted(string: str) -> str:
-    """The content of a string in either kind of quotes, with JSON's escapes (and an escaped single quote)."""
-    inner = re.sub(r"\\(.)|\"", _json_escape, string[1:-1], flags=re.DOTALL)
-    return json.loads(f'"{inner}"', strict=False)
+def _unquoted(string: str, *, plain: bool) -> str:
+    """The content of a string in any kind of quotes, with JSON's escapes (and an escaped single quote).
+
+    Args:
+        string: with its quotes.
+        plain: backslashes mean themselves, unless another or a quote follows.
+    """
+
+    def escaped(found: re.Match[str]) -> str:
+        if found[0] == '"':
+            return '\\"'
+        if found[1] == "'":
+            return "'"
+        return "\\" + found[0] if plain and found[1] not in _ESCAPED_ANYWAY else found[0]
+
+    return json.loads(f'"{_ESCAPE.sub(escaped, string[1:-1])}"', strict=False)
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    if found[0] == '"':
-        return '\\"'
-    return "'" if found[1] == "'" else found[0]
+def _escapes_nothing(text: str) -> bool:
+    """Whether the backslashes in a text may only mean themselves, as in `C:\\data` or `\\d+`.
+
+    Beside one that is no escape of JSON's, `\\n` may be either: what `C:\\data\\new` means is for the model to say.
+    """
+    escapes = {found[1] for found in _ESCAPE.finditer(text) if found[1]} - _ESCAPED_ANYWAY
+    return not any(one in _ESCAPES or len(one) > 1 for one in escapes)
 
 
 def is_finite(value: Any) -> bool:

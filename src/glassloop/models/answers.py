@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.messages import Part, Reply, Text, ToolCall
+from glassloop.core.names import before_markup
 from glassloop.core.schema import Schema, map_children
 from glassloop.models.model import FINAL_ANSWER, OutputSpec, ToolSpec
 
@@ -69,8 +70,8 @@ def answer_words(output: OutputSpec) -> str:
 
 
 def is_answer(name: str) -> bool:
-    """Whether a name as a model wrote it is the answer tool's, less what leaks into names (`functions.`, `<|`)."""
-    return name.partition("<|")[0].strip().removeprefix("functions.") == FINAL_ANSWER
+    """Whether a name as a model wrote it is the answer tool's, less what leaks into names (`functions.`, markup)."""
+    return before_markup(name).removeprefix("functions.") == FINAL_ANSWER
 
 
 def with_answers_as_text(reply: Reply) -> Reply:

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
+from glassloop.core.lazy import lazy
 from glassloop.models.endpoints import endpoint, join_url
 from glassloop.models.exchange import ReplyReader
 from glassloop.models.hosted import HostedModel
-from glassloop.models.messages_history import from_anthropic as from_anthropic
 from glassloop.models.messages_reply import MessagesReplyReader
 from glassloop.models.messages_request import MessagesRenderer, Thoughts
 from glassloop.models.model import FINAL_ANSWER, ModelRequest
 from glassloop.models.transport import Transport, host_of
+
+if TYPE_CHECKING:
+    from glassloop.models.messages_history import from_anthropic as from_anthropic
+
+__getattr__, __dir__ = lazy(__name__, {"from_anthropic": "messages_history"}, root="glassloop.models")
 
 ANTHROPIC_URL = "https://api.anthropic.com"
 API_VERSION = "2023-06-01"

@@ -175,7 +175,7 @@ class CallAssembler:
             return not name or (bool(call.pieces) and not call.complete)
         if not name.strip():
             return True
-        if index is None and name != call.name and not self._is_split(call, name):
+        if name != call.name and (index is None or call.complete) and not self._is_split(call, name):
             return False
         return not (text and begins and call.complete and (index is None or text != call.arguments))
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
-from glassloop.core.encoding import digest, dumps
-from glassloop.core.errors import ConfigurationError
+from glassloop.core.encoding import dumps
 from glassloop.core.messages import (
     Content,
     Media,
@@ -22,6 +21,7 @@ from glassloop.core.messages import (
     UserMessage,
 )
 from glassloop.models.chat_reply import REASONING_DETAILS, REASONING_FIELDS
+from glassloop.models.history import HistoryReader
 from glassloop.models.shapes import array, record
 
 
@@ -38,27 +38,14 @@ def from_openai(messages: Iterable[Mapping[str, Any]], *, provider: str = "") ->
     Raises:
         ConfigurationError: a message is not one of OpenAI's; the error names its position and what is wrong.
     """
-    reader = _Reader(provider)
-    for position, message in enumerate(messages):
-        reader.take(position, message)
-    return reader.messages
+    return _Reader(provider).read(messages)
 
 
-class _Reader:
-    """The state of one import: the digest of what was read, and which call an id means at this point."""
+class _Reader(HistoryReader):
+    roles = "system, developer, user, assistant or tool"
 
-    def __init__(self, provider: str) -> None:
-        self.messages: list[Message] = []
-        self._provider = provider
-        self._chain = ""
-        self._calls: dict[str, ToolCall] = {}
-
-    def take(self, position: int, message: Any) -> None:
-        """Read one message."""
-        if not isinstance(message, Mapping):
-            raise ConfigurationError(f"history[{position}] is not a message: it must be an object with a role.")
-        fields = cast("Mapping[str, Any]", message)
-        self._chain = digest(self._chain.encode() + dumps(dict(fields)))
+    def take(self, fields: Mapping[str, Any]) -> bool:
+        """See `HistoryReader`."""
         match fields.get("role"):
             case "system" | "developer":
                 self.messages.append(SystemMessage(_plain(fields.get("content"))))
@@ -68,10 +55,9 @@ class _Reader:
                 self.messages.append(self._reply(fields))
             case "tool" | "function":
                 self.messages.append(self._result(fields))
-            case role:
-                raise ConfigurationError(
-                    f"history[{position}] has the role {role!r}; it must be system, developer, user, assistant or tool."
-                )
+            case _:
+                return False
+        return True
 
     def _reply(self, fields: Mapping[str, Any]) -> Reply:
         thinking = next((fields[key] for key in REASONING_FIELDS if isinstance(fields.get(key), str)), "")
@@ -81,7 +67,7 @@ class _Reader:
         parts: list[Part] = [Thinking(thinking)] if thinking else []
         parts += [Text(text)] if text else []
         parts += self._tool_calls(fields)
-        return Reply(tuple(parts), provider=self._provider, refusal=fields.get("refusal") or None, extra=extra)
+        return Reply(tuple(parts), provider=self.provider, refusal=fields.get("refusal") or None, extra=extra)
 
     def _tool_calls(self, fields: Mapping[str, Any]) -> list[ToolCall]:
         entries = [record(entry) for entry in array(fields.get("tool_calls"))]
@@ -92,22 +78,30 @@ class _Reader:
             function = record(entry.get("function"))
             arguments = function.get("arguments")
             call = ToolCall(
-                id=f"call_{digest(f'{self._chain}:{number}'.encode())[:24]}",
+                id=self.call_id(number),
                 name=str(function.get("name") or ""),
                 arguments=arguments if isinstance(arguments, str) else dumps(arguments or {}).decode(),
                 provider_id=str(entry.get("id") or ""),
                 extra={key: value for key, value in entry.items() if key not in ("id", "type", "function", "index")},
             )
-            self._calls[call.provider_id] = call
             calls.append(call)
+        self.open.add(calls)
         return calls
 
     def _result(self, fields: Mapping[str, Any]) -> ToolResult:
         """A result of no call keeps its id, and is left out when the conversation is sent."""
-        wire_id = str(fields.get("tool_call_id") or fields.get("name") or "")
-        call = self._calls.get(wire_id)
-        name = call.name if call else str(fields.get("name") or "")
-        return ToolResult(call.id if call else wire_id, name, _plain(fields.get("content")))
+        wire_id, tool = str(fields.get("tool_call_id") or ""), str(fields.get("name") or fields.get("tool_name") or "")
+        call = self.open.take(wire_id, tool)
+        text, media = _result_content(fields.get("content"))
+        return ToolResult(call.id if call else wire_id or tool, call.name if call else tool, text, media=media)
+
+
+def _result_content(content: Any) -> tuple[str, tuple[Media, ...]]:
+    if content is None or isinstance(content, str):
+        return content or "", ()
+    parts = [_content(record(part)) for part in array(content)]
+    text = "".join(part.text for part in parts if isinstance(part, Text))
+    return text, tuple(part for part in parts if isinstance(part, Media))
 
 
 def _contents(content: Any) -> str | tuple[Content, ...]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from glassloop.core.errors import ModelError
-from glassloop.core.messages import Opaque, Part, Reply, StopReason, Text, Thinking
+from glassloop.core.messages import Opaque, Part, Reply, Text, Thinking
 from glassloop.core.usage import Usage
 from glassloop.models.chat_calls import CallAssembler
 from glassloop.models.decoding import decoded, mended
@@ -14,6 +13,7 @@ from glassloop.models.failures import Peer, error_failure, no_reply, not_a_reply
 from glassloop.models.model import FINAL_ANSWER, ModelPart, TextPart, ThinkingPart
 from glassloop.models.shapes import array, count, record
 from glassloop.models.sse import SSEEvent
+from glassloop.models.stops import graver, is_end, stop_reason
 from glassloop.models.think_tags import ThinkTags, split_at_lone_close
 
 REASONING_FIELDS = ("reasoning_content", "reasoning")
@@ -22,23 +22,6 @@ REASONING_FIELDS = ("reasoning_content", "reasoning")
 REASONING_DETAILS = "reasoning_details"
 """OpenRouter's blocks of thinking, signed or encrypted ones among them."""
 
-_STOPS: Mapping[str, StopReason] = {
-    "stop": "stop",
-    "eos": "stop",
-    "end_turn": "stop",
-    "tool_calls": "stop",
-    "tool_use": "stop",
-    "function_call": "stop",
-    "stop_sequence": "stop",
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "content_filter": "content_filter",
-    "safety": "content_filter",
-    "sensitive": "content_filter",
-    "refusal": "refusal",
-}
-_FAILED = frozenset({"abort", "aborted", "cancelled", "error", "insufficient_system_resource", "network_error"})
 _DROPPED = frozenset({"role", "index"})
 _NOTHING: tuple[ModelPart, ...] = ()
 
@@ -60,6 +43,7 @@ class ChatReplyReader:
         self._provider = provider
         self._names = names
         self._calls = CallAssembler(names)
+        self._elsewhere: CallAssembler | None = None
         self._tags = ThinkTags()
         self._text: list[str] = []
         self._thinking: list[str] = []
@@ -70,6 +54,9 @@ class ChatReplyReader:
         self._extra: dict[str, Any] = {}
         self._usage: dict[str, Any] | None = None
         self._finish = ""
+        self._finish_elsewhere = ""
+        self._answered = False
+        self._said_instead: Mapping[str, Any] = {}
         self._model = ""
 
     @property
@@ -78,7 +65,8 @@ class ChatReplyReader:
         return self.done or self._finish != ""
 
     @property
-    def _begun(self) -> bool:
+    def begun(self) -> bool:
+        """Whether anything of the reply has come."""
         return bool(self._text or self._thinking or self._calls)
 
     @property
@@ -107,17 +95,17 @@ class ChatReplyReader:
         if chunk.get("error") or event.name == b"error" or chunk.get("object") == "error":
             raise error_failure(self._peer, chunk.get("error") or chunk)
         self._take_head(chunk)
-        choice = _first_choice(chunk)
+        choice = self._choice(chunk, whole=False)
         if choice is None:
             return _NOTHING
         if choice.get("delta") or "message" not in choice:
             shown = self._take(record(choice.get("delta")), whole=False)
         else:  # a whole message in a stream: news, or a summary of what was streamed
-            shown = _NOTHING if self._begun else self._take(record(choice.get("message")), whole=True)
-        if finish := choice.get("finish_reason"):
-            self._finish = str(finish)
-            return [*shown, *self._rest()]
-        return shown
+            shown = _NOTHING if self.begun else self._take(record(choice.get("message")), whole=True)
+        if not is_end(finish := choice.get("finish_reason")):
+            return shown
+        self._finish = graver(self._finish, str(finish))
+        return [*shown, *self._rest()]
 
     def whole(self, body: Any) -> Sequence[ModelPart]:
         """Take a whole answer, as it comes when it is not streamed, and return what it shows.
@@ -128,11 +116,12 @@ class ChatReplyReader:
         answer = record(body)
         if answer.get("error"):
             raise error_failure(self._peer, answer["error"])
-        choice = _first_choice(answer)
+        choice = self._choice(answer, whole=True)
         if choice is None:
             raise no_reply(self._peer, body, "no choices")
         self._take_head(answer)
-        self._finish = str(choice.get("finish_reason") or "")
+        finish = choice.get("finish_reason")
+        self._finish = str(finish) if is_end(finish) else ""
         self.done = True
         return [*self._take(record(choice.get("message") or choice.get("delta")), whole=True), *self._rest()]
 
@@ -140,10 +129,14 @@ class ChatReplyReader:
         """The reply, once it is complete.
 
         Raises:
-            ModelError: the finish reason says that the server failed.
+            ModelError: there was none, or the finish reason says that the server failed.
         """
-        if self._finish in _FAILED:
-            raise ModelError(f"{self._peer.host} gave up on its answer ({self._finish}).", kind="overloaded")
+        if not self._answered:
+            raise no_reply(self._peer, self._said_instead, "no choices")
+        calls, finish = self._calls.calls(self._names), self._finish
+        if not calls and self._elsewhere is not None:
+            calls, finish = self._elsewhere.calls(self._names), self._finish_elsewhere or finish
+        ended = stop_reason(finish, self._peer, called=bool(calls), offered=bool(self._names))
         parts: list[Part] = []
         thought, text = split_at_lone_close(self.text)
         if thinking := (mended("".join(self._thinking)) or _details_text(self._details)) + thought:
@@ -151,12 +144,11 @@ class ChatReplyReader:
         if text:
             parts.append(Text(text))
         parts += self._opaque
-        parts += self._calls.calls(self._names)
+        parts += calls
         refusal = "".join(self._refusal) or None
-        stop = "refusal" if refusal else _STOPS.get(self._finish.lower(), "unknown")
         return Reply(
             parts=tuple(parts),
-            stop=stop,
+            stop="refusal" if refusal else ended,
             usage=chat_usage(self._usage),
             model=self._model,
             provider=self._provider,
@@ -168,10 +160,45 @@ class ChatReplyReader:
         usage = chunk.get("usage")
         if not usage and "x_groq" in chunk:
             usage = record(chunk["x_groq"]).get("usage")
-        if usage:
+        if usage and (self._usage is None or chat_usage(record(usage)).total):  # zeros at the end tell nothing
             self._usage = record(usage)
         if not self._model:
             self._model = str(chunk.get("model") or "")
+
+    def _choice(self, answer: Mapping[str, Any], *, whole: bool) -> dict[str, Any] | None:
+        """The choice with index 0. A request never asks for others: calls that stand in those belong to this one.
+
+        Raises:
+            ModelError: the choice reports an error.
+        """
+        choices = [record(choice) for choice in array(answer.get("choices")) if isinstance(choice, dict)]
+        if len(choices) != 1 or choices[0].get("index"):  # one with index 0 is the rule
+            choices = self._sorted_out(choices, whole=whole)
+        if not choices:
+            if not answer.get("usage"):
+                self._said_instead = answer
+            return None
+        choice = choices[0]
+        if error := choice.get("error"):
+            raise error_failure(self._peer, error)
+        self._answered = True
+        return choice
+
+    def _sorted_out(self, choices: list[dict[str, Any]], *, whole: bool) -> list[dict[str, Any]]:
+        """The first choice with index 0 alone, what is in the others taken aside.
+
+        GitHub Copilot (for Claude) and LiteLLM's bridge to Responses split a reply's calls off from its text this way.
+        """
+        first = next((choice for choice in choices if not choice.get("index")), None)
+        for choice in choices:
+            if choice is first:
+                continue
+            for entry in array(record(choice.get("message") or choice.get("delta")).get("tool_calls")):
+                self._elsewhere = self._elsewhere or CallAssembler(self._names)
+                self._elsewhere.add(entry, whole=whole)
+            if is_end(finish := choice.get("finish_reason")):
+                self._finish_elsewhere = graver(self._finish_elsewhere, str(finish))
+        return [] if first is None else [first]
 
     def _take(self, delta: dict[str, Any], *, whole: bool) -> Sequence[ModelPart]:
         shown: list[ModelPart] = []
@@ -192,7 +219,8 @@ class ChatReplyReader:
             elif key == "refusal":
                 self._refusal.append(str(value))
             elif key == "function_call":
-                self._calls.add({"index": 0, "function": value})
+                if not delta.get("tool_calls"):  # else it is one of those, in the old form
+                    self._calls.add({"index": 0, "function": value})
             elif value != []:
                 self._extra[key] = value
         return shown
@@ -275,14 +303,6 @@ def chat_usage(usage: Mapping[str, Any] | None) -> Usage:
         reasoning=min(count(completion.get("reasoning_tokens")), written),
         requests=1,
     )
-
-
-def _first_choice(answer: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The choice with index 0; a request never asks for others."""
-    for choice in array(answer.get("choices")):
-        if isinstance(choice, dict) and not record(choice).get("index"):
-            return record(choice)
-    return None
 
 
 def _merge_details(known: list[dict[str, Any]], news: list[Any]) -> None:

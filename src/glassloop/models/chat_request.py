@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache, partial
 from typing import Any, cast
 
+from glassloop.core.blank import is_blank
 from glassloop.core.encoding import dumps
 from glassloop.core.errors import ConfigurationError
 from glassloop.core.messages import Media, Message, Reply, SystemMessage, ToolCall, ToolResult, UserMessage
@@ -23,7 +24,7 @@ from glassloop.models.replay import arguments_text, wire_ids
 from glassloop.models.sendable import sendable
 from glassloop.models.tool_schemas import for_chat, plain_schema
 from glassloop.models.toolbox import Toolbox
-from glassloop.models.views import BEGINNING, EMPTY, GO_ON, alternating, media_after_results
+from glassloop.models.views import BEGINNING, EMPTY, GO_ON, NO_OUTPUT, alternating, media_after_results
 
 _NOTHING_SAID = dumps({"role": "user", "content": BEGINNING})
 _GO_ON = dumps({"role": "user", "content": GO_ON})
@@ -46,7 +47,7 @@ class ChatRenderer:
         self._provider = provider
         self._profile = profile
         self._slot = _slot(provider, profile)
-        self._toolbox = Toolbox(partial(_tool, longest=profile.longest_description))
+        self._toolbox = Toolbox(partial(_tool, profile=profile))
         self._known_settings: tuple[tuple[ModelSettings, OutputSpec | None, bool, bool], bytes] | None = None
 
     def names(self, request: ModelRequest) -> Mapping[str, str]:
@@ -160,10 +161,11 @@ class ChatRenderer:
             elif known is not None:
                 fragments.append(known)
             elif isinstance(message, SystemMessage):
-                fragments.append(_system(self._profile.system_role, message.text))
+                if not is_blank(message.text):
+                    fragments.append(_system(self._profile.system_role, message.text))
             elif isinstance(message, UserMessage):
                 if isinstance(message.content, str):
-                    said = message.content if message.content.strip() else EMPTY
+                    said = EMPTY if is_blank(message.content) else message.content
                     known = message.__dict__[slot] = dumps({"role": "user", "content": said})
                     fragments.append(known)
                 else:
@@ -176,7 +178,7 @@ class ChatRenderer:
         calls = reply.calls
         own = reply.provider == self._provider
         ids = wire_ids(calls, taken, short=self._profile.short_call_ids, own=own)
-        text = reply.text if reply.text.strip() else reply.refusal
+        text = reply.refusal if is_blank(reply.text) else reply.text
         if not calls and not text:
             return b"", ids
         message: dict[str, Any] = {"role": "assistant", "content": text or self._profile.empty_content}
@@ -219,10 +221,14 @@ def _system(role: str, text: str) -> bytes:
     return dumps({"role": role, "content": text})
 
 
-def _tool(spec: ToolSpec, longest: int | None = None) -> bytes:
+def _tool(spec: ToolSpec, profile: Profile) -> bytes:
     function: dict[str, Any] = {"name": wire_name(spec.name)}
     parameters = for_chat(plain_schema(spec.parameters))
-    description = spec.description
+    if profile.moonshot_schemas:
+        from glassloop.models.moonshot_schemas import for_moonshot
+
+        parameters = for_moonshot(parameters)
+    description, longest = spec.description, profile.longest_description
     if longest is not None and len(description) > longest:
         end = max(description.rfind(" ", 0, longest), longest // 2)
         rest = description[end:].strip()
@@ -235,7 +241,8 @@ def _tool(spec: ToolSpec, longest: int | None = None) -> bytes:
 
 
 def _tool_message(result: ToolResult, wire_id: str) -> bytes:
-    return dumps({"role": "tool", "tool_call_id": wire_id, "content": result.content})
+    content = NO_OUTPUT if is_blank(result.content) else result.content
+    return dumps({"role": "tool", "tool_call_id": wire_id, "content": content})
 
 
 def _call(call: ToolCall, wire_id: str, own: bool) -> dict[str, Any]:
@@ -263,7 +270,7 @@ def _user_parts(message: UserMessage, gallery: Gallery) -> bytes:
             parts.append(dumps({"type": "text", "text": text}))
     if len(texts) == len(parts):
         said = "\n\n".join(texts)
-        return dumps({"role": "user", "content": said if said.strip() else EMPTY})
+        return dumps({"role": "user", "content": EMPTY if is_blank(said) else said})
     return b'{"role":"user","content":[' + b",".join(parts) + b"]}"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -14,6 +15,10 @@ from glassloop.models.model import ModelPart, ReplyPart
 from glassloop.models.sse import SSEEvent, SSEParser
 from glassloop.models.transport import Response, Transport
 
+LINGER = 3.0
+"""Seconds in which a reply that has ended may be followed by its usage and `[DONE]`. There are servers that then leave
+the line open, and some that keep it alive."""
+
 _LARGEST_ERROR = 1 << 20  # some servers quote the whole request in theirs
 _BRACKETS = (b"{", b"[", b"<")
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
@@ -25,6 +30,11 @@ class ReplyReader(Protocol):
 
     done: bool
     """The provider said that nothing more comes."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the reply has come: text, thinking or a call."""
+        ...
 
     @property
     def complete(self) -> bool:
@@ -65,12 +75,15 @@ class Endpoint:
 
 
 async def exchange(
-    endpoint: Endpoint, body: bytes, reader: ReplyReader, *, stream: bool, timeout: float
+    endpoint: Endpoint, body: bytes, reader: ReplyReader, *, stream: bool, timeout: float, idle: float | None = None
 ) -> AsyncIterator[ModelPart]:
     """Send one request and yield what the reply shows (if `stream`), then the whole reply.
 
     A server may answer in one piece although a stream was asked for, and the other way round. A connection that breaks
     after the reply has ended by the protocol does no harm.
+
+    A stream that has begun may be silent for `idle` seconds. Before that a server may have to load the model, let the
+    request wait its turn, or have the model think without a word: then `timeout` is all that limits it.
 
     Raises:
         ModelError: the request failed; `partial` holds the text that had been yielded.
@@ -86,6 +99,7 @@ async def exchange(
                 if stream:
                     yield part
         parser, chunk = SSEParser(), data.bytes
+        last: float | None = None
         while not reader.done:
             for event in parser.feed(chunk) if chunk else _last_event(parser):
                 for part in (part for one in _each(event) for part in reader.feed(one)):
@@ -93,7 +107,12 @@ async def exchange(
                         yield part
             if not chunk or reader.done:
                 break
-            chunk = await _next_chunk(response, reader)
+            if idle is not None and reader.begun:
+                response.limit_silence(idle)
+                idle = None
+            if reader.complete and last is None:
+                last = asyncio.get_running_loop().time() + LINGER
+            chunk = await _next_chunk(response, last)
         if not reader.complete:
             raise broken_off(peer)
         await response.finish()
@@ -144,13 +163,15 @@ async def _whole_or_start(response: Response) -> _Body:
     return _Body(start, whole=False)
 
 
-async def _next_chunk(response: Response, reader: ReplyReader) -> bytes:
-    try:
+async def _next_chunk(response: Response, last: float | None) -> bytes:
+    """What comes next; where the reply has ended, only until `last`, and a line that breaks is only the end."""
+    if last is None:
         return await response.read_some()
-    except ModelError:
-        if reader.complete:
-            return b""
-        raise
+    try:
+        async with asyncio.timeout_at(last):
+            return await response.read_some()
+    except (ModelError, TimeoutError):
+        return b""
 
 
 def _each(event: SSEEvent) -> Sequence[SSEEvent]:

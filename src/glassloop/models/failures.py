@@ -27,7 +27,8 @@ _CONTEXT_LENGTH = re.compile(
 )
 _NEVER_FITS = re.compile(r"request too large|must be reduced in order to run", re.IGNORECASE)
 _BAD_TOOL_CALL = re.compile(
-    r"tool_use_failed|malformed_function_call|tool call validation failed|error parsing tool call"
+    r"tool_use_failed|malformed[_ ]function[_ ]call|tool call validation failed|error parsing tool call"
+    r"|invalid sequence as part of ToolUse|failed to parse input at pos|output that does not match the expected"
     r"|(fail(ed|ure) to|could not|cannot|unable to) (be )?(parse|call|generate|validate)d?[^.\n]{0,30}(tool|function)"
     r"|(tool|function)[_ ]call[^.\n]{0,20}(could not|cannot) be parsed",
     re.IGNORECASE,

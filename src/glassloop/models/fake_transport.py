@@ -111,6 +111,9 @@ class FakeResponse:
             raise piece
         return piece
 
+    def limit_silence(self, seconds: float) -> None:
+        """Nothing: what there is comes at once."""
+
     async def finish(self) -> None:
         """Take the rest."""
         self._pieces.clear()

@@ -50,7 +50,9 @@ class HostedModel(ABC):
 
     def _ask(self, request: ModelRequest) -> AsyncIterator[ModelPart]:
         body, reader = self._prepare(request)
-        return exchange(self._endpoint, body, reader, stream=request.stream, timeout=request.settings.timeout)
+        settings, streamed = request.settings, request.stream
+        idle = settings.idle_timeout if streamed else None
+        return exchange(self._endpoint, body, reader, stream=streamed, timeout=settings.timeout, idle=idle)
 
     @abstractmethod
     def _prepare(self, request: ModelRequest) -> tuple[bytes, ReplyReader]:

@@ -23,6 +23,7 @@ CONNECT_SECONDS = 15.0
 """Longest wait for a connection; the time-out of the attempt covers the rest."""
 
 _REST_SECONDS = 0.1
+_LOOKS = 8  # while a stream may be silent
 _LARGE_BODY = 1 << 20  # aiohttp warns about larger bodies in one piece
 _PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy")
 _USER_AGENT = "glassloop"
@@ -76,15 +77,23 @@ class _Session:
         return self._proxy_of[origin]
 
 
+class _SilenceError(aiohttp.ServerTimeoutError):
+    def __init__(self, seconds: float) -> None:
+        super().__init__()
+        self.seconds = seconds
+
+
 class _AiohttpResponse:
     """See `Response`."""
 
-    __slots__ = ("_response", "_timeout", "_url", "headers", "status")
+    __slots__ = ("_reading", "_response", "_timeout", "_timer", "_url", "headers", "status")
 
     def __init__(self, response: aiohttp.ClientResponse, url: str, timeout: float) -> None:
         self._response = response
         self._url = url
         self._timeout = timeout
+        self._reading = False
+        self._timer: asyncio.TimerHandle | None = None
         self.status = response.status
         self.headers: Mapping[str, str] = response.headers
 
@@ -95,10 +104,26 @@ class _AiohttpResponse:
             raise _failure(error, self._url, self._timeout) from error
 
     async def read_some(self) -> bytes:
+        self._reading = True
         try:
             return await self._response.content.readany()
         except (aiohttp.ClientError, OSError) as error:
             raise _failure(error, self._url, self._timeout) from error
+        finally:
+            self._reading = False
+
+    def limit_silence(self, seconds: float) -> None:
+        self._look(asyncio.get_running_loop(), seconds, seen=-1, since=0.0)
+
+    def _look(self, loop: asyncio.AbstractEventLoop, seconds: float, seen: int, since: float) -> None:
+        """See whether anything has come since the last look; the look costs, and a chunk does not."""
+        content, now = self._response.content, loop.time()
+        if content.total_bytes != seen or not self._reading:
+            seen, since = content.total_bytes, now
+        elif now - since >= seconds:
+            content.set_exception(_SilenceError(seconds))
+            return
+        self._timer = loop.call_later(seconds / _LOOKS, self._look, loop, seconds, seen, since)
 
     async def finish(self) -> None:
         if self._response.content.at_eof():
@@ -110,6 +135,8 @@ class _AiohttpResponse:
             pass
 
     def close(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
         if self._response.content.at_eof():
             self._response.release()
         else:
@@ -160,6 +187,8 @@ def _failure(error: Exception, url: str, timeout: float) -> ModelError | Configu
         case aiohttp.ConnectionTimeoutError():
             seconds = min(timeout, CONNECT_SECONDS)
             return ModelError(f"{host} could not be reached within {seconds:g} s.", kind="timeout")
+        case _SilenceError(seconds=silent):
+            return ModelError(f"{host} stopped in the middle of its answer: nothing for {silent:g} s.", kind="timeout")
         case TimeoutError():
             return ModelError(f"{host} did not finish its answer within {timeout:g} s.", kind="timeout")
         case aiohttp.ClientConnectorCertificateError() | aiohttp.ClientConnectorSSLError() | ssl.SSLError():

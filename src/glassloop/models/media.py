@@ -11,6 +11,11 @@ PDF = "application/pdf"
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 """What both OpenAI and Anthropic read."""
 
+FEW_IMAGES = 20
+"""Beyond so many in one request, Anthropic allows each of them fewer pixels."""
+
+_MOST_IMAGES = 100  # Anthropic's limit for one request; OpenAI's is 500
+
 
 def media_of(message: Message) -> Sequence[Media]:
     """The images and files of a message, in order."""
@@ -34,21 +39,49 @@ class Gallery:
         messages: the conversation.
         accepts: whether the server reads a media type.
         most: base64 characters in all.
+        sides: the most pixels that an image may be wide or high, where there is a limit: whatever the number of images,
+            and where more than `FEW_IMAGES` are sent.
     """
 
-    def __init__(self, messages: Sequence[Message], accepts: Callable[[str], bool], most: int) -> None:
+    def __init__(
+        self,
+        messages: Sequence[Message],
+        accepts: Callable[[str], bool],
+        most: int,
+        sides: tuple[int, int] | None = None,
+    ) -> None:
         self._accepts = accepts
-        self._shown: list[bool] = []
-        for message in reversed(messages):
-            for media in reversed(media_of(message)):
-                cost = (media.size + 2) // 3 * 4
-                fits = cost <= most and media.content is not None and accepts(media.media_type)
-                most -= cost if fits else 0
-                self._shown.append(fits)
+        self._side = sides[0] if sides else None
+        newest = [media for message in reversed(messages) for media in reversed(media_of(message))]
+        self._shown = self._fitting(newest, most)
+        if sides and sum(self._shown) > FEW_IMAGES:
+            self._side = sides[1]
+            self._shown = self._fitting(newest, most)
 
     def take(self, media: Media) -> str | None:
         """Ask once for each of the media, in order: None if it is sent, else what stands in its place."""
-        return None if self._shown.pop() else placeholder(media, self._accepts(media.media_type))
+        return None if self._shown.pop() else placeholder(media, self._readable(media))
+
+    def _fitting(self, newest: Sequence[Media], most: int) -> list[bool]:
+        shown: list[bool] = []
+        room = _MOST_IMAGES
+        for media in newest:
+            cost = (media.size + 2) // 3 * 4
+            fits = cost <= most and room > 0 and media.content is not None and self._readable(media)
+            most -= cost if fits else 0
+            room -= fits
+            shown.append(fits)
+        return shown
+
+    def _readable(self, media: Media) -> bool:
+        """Whether the server reads it at all, however little else there is."""
+        if media.size == 0 or not self._accepts(media.media_type):
+            return False
+        if self._side is None:
+            return True
+        from glassloop.core.media_types import pixels
+
+        return max(pixels(media.content or b"") or (0,)) <= self._side
 
 
 def base64_of(media: Media) -> bytes:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import Iterable, Mapping
-from typing import Any, cast
+from typing import Any
 
-from glassloop.core.encoding import digest, dumps
-from glassloop.core.errors import ConfigurationError
+from glassloop.core.encoding import dumps
 from glassloop.core.messages import (
     Content,
     Media,
@@ -21,6 +20,7 @@ from glassloop.core.messages import (
     ToolResult,
     UserMessage,
 )
+from glassloop.models.history import HistoryReader
 from glassloop.models.shapes import array, record
 
 
@@ -36,25 +36,14 @@ def from_anthropic(messages: Iterable[Mapping[str, Any]], *, provider: str = "")
     Raises:
         ConfigurationError: a message is not one of Anthropic's; the error names its position and what is wrong.
     """
-    reader = _Reader(provider)
-    for position, message in enumerate(messages):
-        reader.take(position, message)
-    return reader.messages
+    return _Reader(provider).read(messages)
 
 
-class _Reader:
-    def __init__(self, provider: str) -> None:
-        self.messages: list[Message] = []
-        self._provider = provider
-        self._chain = ""
-        self._calls: dict[str, ToolCall] = {}
+class _Reader(HistoryReader):
+    roles = "user or assistant"
 
-    def take(self, position: int, message: Any) -> None:
-        """Read one message."""
-        if not isinstance(message, Mapping):
-            raise ConfigurationError(f"history[{position}] is not a message: it must be an object with a role.")
-        fields = cast("Mapping[str, Any]", message)
-        self._chain = digest(self._chain.encode() + dumps(dict(fields)))
+    def take(self, fields: Mapping[str, Any]) -> bool:
+        """See `HistoryReader`."""
         content = fields.get("content")
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else [*map(record, array(content))]
         match fields.get("role"):
@@ -62,9 +51,11 @@ class _Reader:
                 self._user(blocks)
             case "assistant":
                 parts = tuple(self._part(number, block) for number, block in enumerate(blocks))
-                self.messages.append(Reply(parts, provider=self._provider))
-            case role:
-                raise ConfigurationError(f"history[{position}] has the role {role!r}; it must be user or assistant.")
+                self.open.add([part for part in parts if isinstance(part, ToolCall)])
+                self.messages.append(Reply(parts, provider=self.provider))
+            case _:
+                return False
+        return True
 
     def _user(self, blocks: list[dict[str, Any]]) -> None:
         """Results first, then what the user said."""
@@ -81,7 +72,7 @@ class _Reader:
 
     def _result(self, block: dict[str, Any]) -> ToolResult:
         wire_id = str(block.get("tool_use_id") or "")
-        call = self._calls.get(wire_id)
+        call = self.open.take(wire_id)
         content = block.get("content")
         inner = [Text(content)] if isinstance(content, str) else [*map(_content, map(record, array(content)))]
         return ToolResult(
@@ -101,14 +92,12 @@ class _Reader:
             case "redacted_thinking":
                 return Thinking(redacted=str(block.get("data") or ""))
             case "tool_use":
-                call = ToolCall(
-                    id=f"call_{digest(f'{self._chain}:{number}'.encode())[:24]}",
+                return ToolCall(
+                    id=self.call_id(number),
                     name=str(block.get("name") or ""),
                     arguments=dumps(block.get("input") or {}).decode(),
                     provider_id=str(block.get("id") or ""),
                 )
-                self._calls[call.provider_id] = call
-                return call
             case _:
                 return Opaque(block)
 
@@ -126,5 +115,17 @@ def _content(block: dict[str, Any]) -> Content:
                 return Media.of(b64decode(str(source.get("data") or ""), validate=True), media_type, block.get("title"))
             except ValueError:
                 return Text(f"[{media_type}]")
+        case "image" | "document" if source.get("type") == "url":
+            return Text(f"[{block['type']}: {str(source.get('url') or '')[:200]}]")
+        case "search_result" | "document" if texts := _texts(block.get("content") or source.get("content")):
+            head = [str(block[key]) for key in ("title", "source") if isinstance(block.get(key), str)]
+            return Text("".join(f"{line}\n" for line in (*head, *texts)))
         case kind:
             return Text(f"[{kind or 'unknown block'}]")
+
+
+def _texts(content: Any) -> list[str]:
+    """The texts of blocks in a block: what was searched, or a document in pieces."""
+    if isinstance(content, str):
+        return [content]
+    return [text for block in map(record, array(content)) if isinstance(text := block.get("text"), str)]

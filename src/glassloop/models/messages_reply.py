@@ -7,23 +7,16 @@ from typing import Any, cast
 
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.ids import new_id
-from glassloop.core.messages import Opaque, Part, Reply, StopReason, Text, Thinking, ToolCall
+from glassloop.core.messages import Opaque, Part, Reply, Text, Thinking, ToolCall
 from glassloop.core.usage import Usage
 from glassloop.models.decoding import decoded, mended
 from glassloop.models.failures import Peer, error_failure, no_reply, not_a_reply
 from glassloop.models.model import FINAL_ANSWER, ModelPart, TextPart, ThinkingPart
 from glassloop.models.shapes import array, count, record
 from glassloop.models.sse import SSEEvent
+from glassloop.models.stops import graver, is_end, stop_reason
+from glassloop.models.think_tags import ThinkTags
 
-_STOPS: Mapping[str, StopReason] = {
-    "end_turn": "stop",
-    "tool_use": "stop",
-    "stop_sequence": "stop",
-    "max_tokens": "length",
-    "model_context_window_exceeded": "length",
-    "refusal": "refusal",
-    "pause_turn": "paused",
-}
 _BLOCK_OF_DELTA = {
     "text_delta": "text",
     "citations_delta": "text",
@@ -78,10 +71,20 @@ class MessagesReplyReader:
         self._names = names
         self._blocks: list[_Block] = []
         self._by_index: dict[Any, _Block] = {}
+        self._tags: ThinkTags | None = ThinkTags()
+        self._tagged: _Block | None = None
+        self._thoughts: list[str] = []
+        self._answered = False
+        self._said_instead: Mapping[str, Any] = {}
         self._usage: dict[str, int] = {}
         self._stop = ""
         self._refusal: str | None = None
         self._model = ""
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of the reply has come."""
+        return bool(self._blocks)
 
     @property
     def complete(self) -> bool:
@@ -104,7 +107,7 @@ class MessagesReplyReader:
             if event.name == b"error":
                 raise error_failure(self._peer, text.decode("utf-8", "replace"))
             self.done = self.done or text.strip() == b"[DONE]"
-            return _NOTHING
+            return self._rest() if self.done else _NOTHING
         try:
             data = decoded(text)
         except ValueError:
@@ -118,15 +121,20 @@ class MessagesReplyReader:
                 return self._start(data.get("index"), record(data.get("content_block")))
             case "message_start":
                 self._head(record(data.get("message")))
+            case "content_block_stop":
+                return self._rest()
             case "message_delta":
                 self._head({**record(data.get("delta")), "usage": data.get("usage")})
+                return self._rest()
             case "message_stop":
                 self.done = True
+                return self._rest()
             case "error":
                 raise error_failure(self._peer, data.get("error") or data)
             case _:
                 if data.get("error"):
                     raise error_failure(self._peer, data["error"])
+                self._said_instead = data
         return _NOTHING
 
     def whole(self, body: Any) -> Sequence[ModelPart]:
@@ -144,13 +152,24 @@ class MessagesReplyReader:
         self.done = True
         content = answer["content"]
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else array(content)
-        return [part for index, block in enumerate(blocks) for part in self._start(index, record(block))]
+        shown = [part for index, block in enumerate(blocks) for part in self._start(index, record(block))]
+        return [*shown, *self._rest()]
 
     def reply(self) -> Reply:
-        """The reply, once it is complete."""
+        """The reply, once it is complete.
+
+        Raises:
+            ModelError: there was none, or the stop reason says that the server failed.
+        """
+        if not self._answered:
+            raise no_reply(self._peer, self._said_instead, "no message")
+        parts = tuple(part for block in self._blocks if (part := self._part(block)) is not None)
+        if self._thoughts:
+            parts = (Thinking(mended("".join(self._thoughts))), *parts)
+        called = any(isinstance(part, ToolCall) for part in parts)
         return Reply(
-            parts=tuple(part for block in self._blocks if (part := self._part(block)) is not None),
-            stop=_STOPS.get(self._stop, "unknown"),
+            parts=parts,
+            stop=stop_reason(self._stop, self._peer, called=called, offered=bool(self._names)),
             usage=messages_usage(self._usage),
             model=self._model,
             provider=self._provider,
@@ -158,8 +177,10 @@ class MessagesReplyReader:
         )
 
     def _head(self, message: Mapping[str, Any]) -> None:
+        self._answered = True
         self._model = self._model or str(message.get("model") or "")
-        self._stop = str(message.get("stop_reason") or self._stop)
+        if is_end(stop := message.get("stop_reason")):
+            self._stop = graver(self._stop, str(stop))
         details = record(message.get("stop_details"))
         if details.get("type") == "refusal" and details.get("explanation"):
             self._refusal = str(details["explanation"])
@@ -171,6 +192,7 @@ class MessagesReplyReader:
 
     def _start(self, index: Any, fields: dict[str, Any]) -> Sequence[ModelPart]:
         block = _Block(fields)
+        self._answered = True
         self._blocks.append(block)
         self._by_index[index] = block
         for kind in ("text", "thinking"):
@@ -182,6 +204,7 @@ class MessagesReplyReader:
         kind = str(delta.get("type") or "")
         block = self._by_index.get(index)
         if block is None:  # a gateway that leaves out the start of a block
+            self._answered = True
             block = _Block({"type": _BLOCK_OF_DELTA.get(kind, "")})
             self._blocks.append(block)
             self._by_index[index] = block
@@ -205,8 +228,29 @@ class MessagesReplyReader:
     def _say(self, block: _Block, text: str) -> Sequence[ModelPart]:
         if not text:
             return _NOTHING
+        if block.kind == "text" and self._tags is not None and not self._tags.over:
+            self._tagged = block
+            return self._sorted_out(block, *self._tags.feed(text))
         block.text.append(text)
         return (TextPart(text) if block.kind == "text" else ThinkingPart(text),)
+
+    def _sorted_out(self, block: _Block, thought: str, text: str) -> Sequence[ModelPart]:
+        """Show what of the first text is thinking, as servers leave it there that only resemble Anthropic's."""
+        shown: list[ModelPart] = []
+        if thought:
+            self._thoughts.append(thought)
+            shown.append(ThinkingPart(thought))
+        if text:
+            block.text.append(text)
+            shown.append(TextPart(text))
+        return shown
+
+    def _rest(self) -> Sequence[ModelPart]:
+        """What was held back of the first text because a tag might have begun there; after it none is looked for."""
+        if self._tags is None or self._tagged is None:
+            return _NOTHING
+        tags, self._tags = self._tags, None
+        return self._sorted_out(self._tagged, *tags.close())
 
     def _part(self, block: _Block) -> Part | None:
         fields, text, json = block.fields, mended("".join(block.text)), mended("".join(block.json))

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
+from glassloop.core.blank import is_blank
 from glassloop.core.encoding import dumps
 from glassloop.core.errors import ConfigurationError
 from glassloop.core.messages import (
@@ -30,6 +31,7 @@ from glassloop.models.media import IMAGE_TYPES, PDF, Gallery, base64_of, placeho
 from glassloop.models.model import ModelRequest, ModelSettings, ToolSpec
 from glassloop.models.replay import arguments_object, wire_ids
 from glassloop.models.sendable import sendable
+from glassloop.models.server_tools import paired
 from glassloop.models.tool_schemas import plain_schema, with_wire_keys
 from glassloop.models.toolbox import Packed, Toolbox
 from glassloop.models.views import BEGINNING, EMPTY, GO_ON
@@ -40,12 +42,17 @@ DEFAULT_MAX_TOKENS = 8_192
 IMAGE_BYTES = 6_000_000
 """Base64 characters of images and files in one request; the newest are kept (a request may have 32 MB in all)."""
 
+IMAGE_SIDES = (8_000, 2_000)
+"""Pixels that an image may be wide or high, and where there are more than 20 of them; others fail the whole request."""
+
 _SMALLEST_BUDGET = 1_024
 _MARK = b',"cache_control":{"type":"ephemeral"}}'
 _GO_ON = dumps({"type": "text", "text": GO_ON})
 _EMPTY = dumps({"type": "text", "text": EMPTY})
 _NO_THOUGHT = {"type": "thinking", "thinking": "", "signature": ""}
 _SLOTS: dict[tuple[str, str], str] = {}
+_SERVED: set[str] = set()
+"""Slots of servers that have used tools of their own: only their conversations are looked through for those."""
 
 Thoughts = Literal["signed", "unsigned", "demanded"]
 """What a server wants of its thinking back: what it has signed; also what it has not (Kimi); and for each reply with
@@ -84,8 +91,10 @@ class MessagesRenderer:
     def body(self, request: ModelRequest) -> bytes:
         """The request's body; always a history that the server accepts."""
         messages = sendable(request.messages)
-        system = [text for text in (request.instructions, *_system_texts(messages)) if text.strip()]
+        system = [text for text in (request.instructions, *_system_texts(messages)) if not is_blank(text)]
         turns = self._turns(messages)
+        if self._slot in _SERVED and (whole := paired(messages)) is not messages:
+            turns = self._turns(whole)
         format_ = self._format(request)
         tools = self._toolbox.pack(self._offered(request, format_), request.settings.extra.get("tools")).encoded
         stand_ins = b"" if tools else _stand_ins(messages)
@@ -189,7 +198,7 @@ class MessagesRenderer:
 
     def _user(self, message: UserMessage, gallery: Gallery | None) -> bytes:
         if isinstance(message.content, str):
-            blocks = dumps(_text_block(message.content)) if message.content.strip() else _EMPTY
+            blocks = _EMPTY if is_blank(message.content) else dumps(_text_block(message.content))
             message.__dict__[self._slot] = blocks
             return blocks
         parts = (_content(part, gallery) for part in message.content)
@@ -204,6 +213,8 @@ class MessagesRenderer:
         ids = wire_ids(reply.calls, taken)
         own = reply.provider in (self._provider, "")
         waiting = iter(ids)
+        if own and any(isinstance(part, Opaque) for part in reply.parts):
+            _SERVED.add(self._slot)
         unsigned = self._thoughts != "signed"
         blocks = [block for part in reply.parts if (block := _block(part, own, waiting, unsigned)) is not None]
         if ids and self._thoughts == "demanded" and not any("thinking" in block["type"] for block in blocks):
@@ -216,7 +227,7 @@ class MessagesRenderer:
 def _block(part: Part, own: bool, ids: Any, unsigned: bool) -> Mapping[str, Any] | None:
     match part:
         case Text(text):
-            return _text_block(text) if text.strip() else None
+            return None if is_blank(text) else _text_block(text)
         case ToolCall():
             name, arguments = wire_name(part.name), arguments_object(part.arguments)
             return {"type": "tool_use", "id": next(ids), "name": name, "input": arguments}
@@ -236,10 +247,10 @@ def _result(result: ToolResult, wire_id: str, gallery: Gallery | None) -> bytes:
     if result.is_error:
         head["is_error"] = True
     if gallery is None:
-        if result.content.strip():
+        if not is_blank(result.content):
             head["content"] = result.content
         return dumps(head)
-    parts = [dumps(_text_block(result.content))] if result.content.strip() else []
+    parts = [] if is_blank(result.content) else [dumps(_text_block(result.content))]
     for media in result.media:
         block = _content(media, gallery)
         parts.append(dumps(_text_block(placeholder(media, accepted=False))) if result.is_error else block)
@@ -249,7 +260,7 @@ def _result(result: ToolResult, wire_id: str, gallery: Gallery | None) -> bytes:
 def _content(part: Text | Media, gallery: Gallery | None) -> bytes:
     """One block of a user's message; empty for text that is blank."""
     if isinstance(part, Text):
-        return dumps(_text_block(part.text)) if part.text.strip() else b""
+        return b"" if is_blank(part.text) else dumps(_text_block(part.text))
     hidden = gallery.take(part) if gallery else placeholder(part, accepted=False)
     if hidden is not None:
         return dumps(_text_block(hidden))
@@ -259,7 +270,7 @@ def _content(part: Text | Media, gallery: Gallery | None) -> bytes:
 
 
 def _gallery(messages: Sequence[Message]) -> Gallery:
-    return Gallery(messages, lambda kind: kind in IMAGE_TYPES or kind == PDF, IMAGE_BYTES)
+    return Gallery(messages, lambda kind: kind in IMAGE_TYPES or kind == PDF, IMAGE_BYTES, IMAGE_SIDES)
 
 
 def _text_block(text: str) -> dict[str, Any]:

@@ -66,6 +66,8 @@ class ModelSettings:
         thinking: tokens to think with (Anthropic), or an effort (`low`, `medium`, `high`) where the provider has it.
         extra: fields put into the request body as they are.
         timeout: seconds for one attempt.
+        idle_timeout: seconds in which nothing at all may come of a streamed reply, once it has begun; None for any.
+            What a server sends to keep the line alive counts as something.
         price: USD per million tokens (input, output), where the price list does not know the model.
         tool_mode: how tools travel: `native`; `schema`, as a reply that a JSON Schema constrains, for models and
             servers that call tools badly or not at all (`glassloop.models.schema_mode`); `auto`, native until the model
@@ -82,6 +84,7 @@ class ModelSettings:
     thinking: int | str | None = None
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     timeout: float = 300.0
+    idle_timeout: float | None = 120.0
     price: tuple[float, float] | None = None
     tool_mode: ToolMode = "native"
 

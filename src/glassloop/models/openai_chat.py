@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from glassloop.models.chat_history import from_openai as from_openai
+from glassloop.core.lazy import lazy
 from glassloop.models.chat_reply import ChatReplyReader
 from glassloop.models.chat_request import ChatRenderer
 from glassloop.models.endpoints import bearer, endpoint, join_url
@@ -13,6 +14,11 @@ from glassloop.models.hosted import HostedModel
 from glassloop.models.model import FINAL_ANSWER, ModelRequest
 from glassloop.models.profiles import Profile, as_profile
 from glassloop.models.transport import Transport, host_of
+
+if TYPE_CHECKING:
+    from glassloop.models.chat_history import from_openai as from_openai
+
+__getattr__, __dir__ = lazy(__name__, {"from_openai": "chat_history"}, root="glassloop.models")
 
 OPENAI_URL = "https://api.openai.com/v1"
 

@@ -37,6 +37,7 @@ class Profile:
             a request with both would never call a tool, as at Ollama and llama.cpp), or `never`.
         strict_schema: whether the schema must be in OpenAI's strict form, in which every property is required, and the
             model is shown it; elsewhere it stands in the instructions, too.
+        moonshot_schemas: whether schemas must be in Moonshot's flavour.
         longest_description: characters of a tool's description; what is longer goes on in that of its parameters.
     """
 
@@ -57,6 +58,7 @@ class Profile:
     effort_field: str | None = "reasoning_effort"
     json_schema: Literal["always", "without_tools", "never"] = "without_tools"
     strict_schema: bool = False
+    moonshot_schemas: bool = False
     longest_description: int | None = None
 
 
@@ -83,7 +85,7 @@ PROFILES: Mapping[str, Profile] = {
         effort_field=None,
         one_maker=True,
     ),
-    "moonshot": Profile(missing_reasoning=" ", json_schema="never", one_maker=True),
+    "moonshot": Profile(missing_reasoning=" ", json_schema="never", one_maker=True, moonshot_schemas=True),
     "openrouter": Profile(files=True, json_schema="never"),
     "no-json-schema": Profile(json_schema="never"),
     "strict-alternation": Profile(strict_alternation=True),
@@ -99,6 +101,7 @@ _NAME_OF_HOST: Mapping[str, str] = {
     "api.mistral.ai": "mistral",
     "api.moonshot.ai": "moonshot",
     "api.moonshot.cn": "moonshot",
+    "api.kimi.com": "moonshot",
     "openrouter.ai": "openrouter",
     "api.groq.com": "no-json-schema",
     "dashscope.aliyuncs.com": "no-json-schema",

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from glassloop.core.blank import is_blank
 from glassloop.core.messages import (
     Message,
     Opaque,
@@ -145,7 +146,7 @@ def _visible(reply: Reply) -> bool:
 def _is_visible(part: Part) -> bool:
     match part:
         case Text(text):
-            return bool(text.strip())
+            return not is_blank(text)
         case Thinking():
             return bool(part.signature or part.redacted)
         case ToolCall() | Opaque():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+_MOST = 10**12
 _NUMBERS = (int, float)  # `int | float` would be made anew at each call
 
 
@@ -18,5 +19,5 @@ def array(value: Any) -> list[Any]:
 
 
 def count(value: Any) -> int:
-    """`value` as a number of tokens: 0 where it is missing, null or no number."""
-    return int(value) if isinstance(value, _NUMBERS) and value > 0 else 0
+    """`value` as a number of tokens that a store can hold: 0 where it is missing, null or no number."""
+    return int(min(value, _MOST)) if isinstance(value, _NUMBERS) and value > 0 else 0

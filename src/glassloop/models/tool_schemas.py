@@ -31,23 +31,32 @@ def for_chat(node: Any) -> Any:
     """A copy of a schema as OpenAI and the servers that speak its format read it.
 
     Every array says what it holds, which OpenAI demands ("array schema missing items"); beside `prefixItems` that is
-    any of these, since some servers read only one of the two keywords. Patterns are anchored and nothing is but
-    forbidden, as llama.cpp demands where it makes a grammar of a schema; Ollama knows no schema that is a boolean.
+    any of these, since some servers read only one of the two keywords. What is required is a property. Patterns are
+    anchored and nothing is but forbidden, as llama.cpp demands where it makes a grammar of a schema; Ollama knows no
+    schema that is a boolean.
     """
     if node is True:
         return {}
     if not isinstance(node, Mapping):
         return node
     schema = map_children(cast("Mapping[str, Any]", node), for_chat)
-    types = schema.get("type", ())
-    if "array" in ([types] if isinstance(types, str) else types) and not isinstance(schema.get("items"), dict):
+    types = [schema.get("type")] if isinstance(schema.get("type"), str) else schema.get("type", ())
+    if "array" in types and not isinstance(schema.get("items"), dict):
         schema["items"] = _any_of(array(schema.get("prefixItems")))
     if isinstance(schema.get("pattern"), str):
         schema["pattern"] = _anchored(schema["pattern"])
-    if "properties" in schema:
-        forbidden = [name for name, child in record(schema["properties"]).items() if child in _NOTHING]
-        schema["properties"] = {name: child for name, child in schema["properties"].items() if name not in forbidden}
+    if "properties" in schema or ("object" in types and "required" in schema):
+        properties = {**record(schema.get("properties")), **_demanded_alone(schema)}
+        schema["properties"] = {name: child for name, child in properties.items() if child not in _NOTHING}
     return schema
+
+
+def _demanded_alone(schema: Schema) -> Schema:
+    """What an object must have and no property describes: Gemini and Moonshot refuse a name that is no property's."""
+    others = schema.get("additionalProperties")
+    described = record(schema.get("properties"))
+    names = (name for name in array(schema.get("required")) if name not in described)
+    return {name: others if isinstance(others, dict) else {} for name in names}
 
 
 def _anchored(pattern: str) -> str:

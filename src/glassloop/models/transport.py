@@ -40,6 +40,10 @@ class Response(Protocol):
         """
         ...
 
+    def limit_silence(self, seconds: float) -> None:
+        """From now on a read for which nothing comes for so long fails: `timeout`. Called at most once."""
+        ...
+
     async def finish(self) -> None:
         """Nothing more is wanted: take what is left if it comes at once, so that the connection can be used again."""
         ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from glassloop.core.blank import is_blank
 from glassloop.core.messages import Content, Message, Reply, SystemMessage, Text, ToolResult, UserMessage
 
 BEGINNING = "(The conversation begins here; what came before was left out.)"
@@ -17,6 +18,12 @@ beginning of the reply."""
 EMPTY = "(empty message)"
 """Stands for what a user said without a word, which servers refuse."""
 
+NO_OUTPUT = "(no output)"
+"""Stands for what a tool returned without a word, in a conversation that somebody else has written."""
+
+_FOLLOWS = "(the output follows)"
+"""The same of one that returned images or files alone."""
+
 _READ = Reply((Text("I have the results."),))
 
 
@@ -28,7 +35,7 @@ def media_after_results(messages: Sequence[Message]) -> list[Message]:
         if isinstance(message, ToolResult):
             if message.media:
                 waiting += [Text(f"Returned by {message.name}:"), *message.media]
-                message = replace(message, media=())
+                message = replace(message, content=_FOLLOWS if is_blank(message.content) else message.content, media=())
         elif waiting:
             moved.append(UserMessage(tuple(waiting), origin="note"))
             waiting = []
@@ -67,7 +74,7 @@ def _is_result(message: Message | None) -> bool:
 
 
 def _is_silent(reply: Reply) -> bool:
-    return not reply.calls and not reply.text.strip() and not reply.refusal
+    return not reply.calls and is_blank(reply.text) and not reply.refusal
 
 
 def _contents(message: UserMessage) -> tuple[Content, ...]:

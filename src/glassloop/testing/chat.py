@@ -22,6 +22,7 @@ _FINISH: dict[StopReason, str] = {
     "refusal": "stop",
     "content_filter": "content_filter",
     "paused": "other",
+    "no_calls": "tool_calls",
     "unknown": "other",
 }
 _ERROR_TYPES = {401: "invalid_api_key", 404: "model_not_found", 429: "rate_limit_exceeded"}

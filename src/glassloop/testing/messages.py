@@ -22,6 +22,7 @@ _STOP: dict[StopReason, str] = {
     "refusal": "refusal",
     "content_filter": "refusal",
     "paused": "pause_turn",
+    "no_calls": "tool_use",
     "unknown": "other",
 }
 _ERROR_TYPES = {

@@ -90,6 +90,7 @@ class ModelServer:
         port: 0 for a free one.
         tools: False for a server without tools, as for models that were never taught to call: it refuses the field, and
             holds its replies to the schema of `response_format` (`glassloop.testing.without_tools`).
+        keep: how many of the latest `requests` to keep, for a server that answers for days; None for all.
     """
 
     def __init__(
@@ -100,10 +101,12 @@ class ModelServer:
         api_key: str | None = None,
         port: int = 0,
         tools: bool = True,
+        keep: int | None = None,
     ) -> None:
         if (brain is None) == (script is None):
             raise ConfigurationError("ModelServer needs a brain or a script, one of the two.")
         self.requests: list[Received] = []
+        self._keep = keep
         self._script = list(script or ())
         self._brain = brain or self._next_of_script
         self._api_key = api_key
@@ -239,12 +242,14 @@ class ModelServer:
         received = Received(request.path, headers, await request.read(), time.monotonic())
         with self._news:
             self.requests.append(received)
+            if self._keep is not None and len(self.requests) > self._keep:
+                del self.requests[0]
             self._news.notify_all()
         try:
             return await self._reply(request, received)
         except (asyncio.CancelledError, ConnectionError):
             received.finish(gone=not self._closing)
-            raise
+            raise asyncio.CancelledError from None  # a client that leaves is no error, which aiohttp would log
         finally:
             received.finish()
             self._active.discard(task)

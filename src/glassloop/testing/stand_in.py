@@ -19,6 +19,9 @@ if TYPE_CHECKING:
     from glassloop.models.model import Model
 
 
+_KEPT = 16  # requests, of 50 KB with a long conversation: nobody reads them here, and a demonstration may run for weeks
+
+
 @dataclass(frozen=True)
 class Chosen:
     """The model to use.
@@ -72,7 +75,7 @@ class StandIn:
     @contextmanager
     def serve(self) -> Generator[Chosen]:
         """This stand-in as a model, served while the block runs."""
-        server = ModelServer(self.brain)
+        server = ModelServer(self.brain, keep=_KEPT)
         server.start()
         try:
             where = f"stand-in on {server.anthropic_url}"
