@@ -317,28 +317,19 @@ async def test_E05_a_fatal_error_ends_the_calls_beside_it_before_the_run_returns
 
 
 async def test_E06_blocking_tools_overlap_and_leave_the_event_loop_alone() -> None:
-    def block() -> str:
-        """Block a thread."""
-        time.sleep(0.5)
-        return "unblocked"
+    together, release = threading.Barrier(2), threading.Event()
+    loop = asyncio.get_running_loop()
 
-    gaps: list[float] = []
-
-    async def beat() -> None:
-        last = time.perf_counter()
-        while True:
-            await asyncio.sleep(0.01)
-            gaps.append(time.perf_counter() - last)
-            last = time.perf_counter()
+    def block() -> bool:
+        """Block a thread until the other call is there too, and the loop has had its turn."""
+        if together.wait(30) == 0:
+            loop.call_soon_threadsafe(loop.call_later, 0.05, release.set)
+        return release.wait(30)
 
     with ModelServer(script=[[call("block"), call("block")], "done"]) as server:
-        heart = asyncio.create_task(beat())
-        began = time.perf_counter()
-        assert (await Agent(chat(server), [block]).run("go")).output == "done"
-        took = time.perf_counter() - began
-        heart.cancel()
-    assert took < 0.9
-    assert max(gaps) < 0.2
+        result = await Agent(chat(server), [block]).run("go")
+    assert result.output == "done"
+    assert [execution.value for execution in result.tool_executions] == [True, True]
 
 
 async def test_E11_a_call_that_timed_out_is_really_over() -> None:
@@ -363,7 +354,7 @@ async def test_E11_a_call_that_timed_out_is_really_over() -> None:
         store = open_store("memory:")
         began = time.perf_counter()
         result = await Agent(chat(server), tools).run("go", store=store)
-        assert time.perf_counter() - began < 2
+        assert time.perf_counter() - began < 4
         written = await store.journal.read(result.run_id)
         release.set()
         assert await asyncio.to_thread(ended.wait, 5)

@@ -381,7 +381,8 @@ async def test_E19_a_call_that_a_human_changed_stays_so_when_the_process_dies(
         [row] = await store.journal.runs()
         paused = await agent.resume(row.id, store=store)
         assert [(held.kind, held.arguments) for held in paused.pending] == [("doubt", {"row_id": 5})]
-        assert (await approve(agent, paused, store=store)).output == "done: deleted 5"
+        said = (await approve(agent, paused, store=store)).output
+    assert said == 'done: deleted 5\n[A human changed this call before it ran. Its arguments were {"row_id":5}]'
     assert trace.lines() == ["delete_row 5", "delete_row 5"]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from judge.replies import Item, text_answer
+from judge.replies import Item, Wire, text_answer
 from judge.server import Run, Server
 from scenario import chat
 
@@ -96,6 +96,29 @@ async def test_a_call_that_ran_repaired_is_shown_to_the_model_as_it_ran(server: 
     assert notes == ["x"]
     (call,) = run.requests[-1].body["messages"][-2]["tool_calls"]
     assert call["function"]["arguments"] == '{"to":"me","body":"x"}'
+
+
+def for_a_call(wire: Wire, text: str) -> Item:
+    """A reply that says `text` and ends as if a call were in it."""
+    item = text_answer(wire, text)
+    if wire == "anthropic":
+        item["json"]["stop_reason"] = "tool_use"
+    else:
+        item["json"]["choices"][0]["finish_reason"] = "tool_calls"
+    return item
+
+
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+async def test_a_reply_that_ends_for_a_call_and_holds_none_is_no_answer(
+    server: Server, notes: list[str], wire: Wire
+) -> None:
+    """Public: NousResearch/hermes-agent#75926, HKUDS/nanobot#1481, askui/python-sdk#278."""
+    announced = for_a_call(wire, "Reading the brief file first.")
+    run = server.new_run([announced, for_a_call(wire, "The brief says 5."), announced, announced])
+    result = await agent(run, notes, wire).run("q")
+    assert (result.output, result.nudges) == ("The brief says 5.", ("promised",))
+    result = await agent(run, notes, wire).run("q")
+    assert (result.outcome, result.output) == ("unanswered", "Reading the brief file first.")
 
 
 async def test_a_call_in_an_unusual_dialect_is_no_answer(server: Server, notes: list[str]) -> None:

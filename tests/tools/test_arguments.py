@@ -229,11 +229,30 @@ def test_arguments_in_a_wrapper_are_taken_out(wrapper: str) -> None:
         assert (checked.kwargs, checked.arguments, checked.repaired) == ({"a": 2, "b": 3}, {"a": 2, "b": 3}, True)
 
 
+@pytest.mark.parametrize(
+    "wrapped",
+    [
+        {"add": {"a": 2, "b": 3}},
+        {"name": "add", "arguments": {"a": 2, "b": 3}},
+        {"arguments": '{"a": 2, "b": 3}', "function": "add"},
+        {"arguments": {"tool": "add", "input": {"a": "2", "b": 3}}},
+    ],
+)
+def test_the_whole_call_in_its_own_arguments_is_taken_apart(wrapped: dict[str, Any]) -> None:
+    """Public: openclaw/openclaw#142304, open-reaction-database/ord-schema#1020."""
+    assert kwargs(add, json.dumps(wrapped)) == {"a": 2, "b": 3}
+
+
 def test_a_wrapper_is_left_where_it_may_be_meant() -> None:
     def go(input: str, limit: int = 1) -> None: ...
 
     assert kwargs(go, '{"input": {"limit": 5}}') == {"input": '{"limit":5}'}
-    for raw in ('{"arguments": {"a": 2}}', '{"arguments": {"a": 2, "b": 3}, "a": 2}', '{"it": {"a": 2, "b": 3}}'):
+    for raw in (
+        '{"arguments": {"a": 2}}',
+        '{"arguments": {"a": 2, "b": 3}, "a": 2}',
+        '{"it": {"a": 2, "b": 3}}',
+        '{"name": "now", "arguments": {"a": 2, "b": 3}}',
+    ):
         assert "there is no such argument" in refusal(add, raw)
 
 
@@ -253,6 +272,58 @@ def test_a_value_where_only_text_is_allowed_becomes_its_json() -> None:
 
 def test_python_literals_stay_what_they_are_in_python() -> None:
     assert kwargs(set_mode, "{'dark': True, 'label': None}") == {"dark": True, "label": None}
+
+
+def test_backslashes_that_were_not_escaped_are_kept_where_none_may_be_an_escape() -> None:
+    """Public: NousResearch/hermes-agent#110436, openclaw/openclaw#88918, anthropics/claude-code#87251."""
+    assert kwargs(send_note, r'{"to": "C:\Users\x", "body": "\d+\.\w \\ \"q\""}') == {
+        "to": r"C:\Users\x",
+        "body": r'\d+\.\w \ "q"',
+    }
+    assert kwargs(set_tags, r'{"tags": "[\"C:\\Dev\"]"}') == {"tags": [r"C:\Dev"]}
+    assert kwargs(send_note, '{"to": "me", "body": "a \\\n b"}') == {"to": "me", "body": "a \\\n b"}
+    for raw in (
+        r'{"to": "C:\data\new", "body": "x"}',
+        r'{"to": "C:\data", "body": "\new"}',
+        r'{"to": "\d\u0041", "body": ""}',
+    ):
+        assert "a backslash in a string is written as two" in refusal(send_note, raw)
+
+
+def test_line_breaks_that_were_escaped_between_the_strings_are_blanks() -> None:
+    """Public: OpenHands/software-agent-sdk#2488."""
+    assert kwargs(send_note, r'{\n  "to": \n"me",\t"body": "a\nb"\n\n}') == {"to": "me", "body": "a\nb"}
+    assert kwargs(add, r'{"a": 1\n, "b": \r\n2}') == {"a": 1, "b": 2}
+    refusal(send_note, r'{"to": \name, "body": "x"}')
+
+
+def test_chinese_punctuation_around_strings_is_that_of_json() -> None:
+    """Public: Graphify-Labs/graphify#2286."""
+    assert kwargs(send_note, '{“to”：“我”，”body“: “她说\\"好\\"，{”}') == {"to": "我", "body": '她说"好"，{'}
+    assert kwargs(send_note, '{"to": “我”, "body": "“好”，"}') == {"to": "我", "body": "“好”，"}
+    refusal(send_note, "{“to”: “我”, “body”: “不仅有“咖啡”还有”}")
+
+
+def test_comments_between_the_strings_are_nothing() -> None:
+    """Public: jataware/archytas#35, FoundationAgents/MetaGPT#799."""
+    assert kwargs(add, '{"a": 1, // the first }\n"b": 2 /* {the second} */} # done') == {"a": 1, "b": 2}
+    assert kwargs(send_note, '{"to": "#me", # whom\n"body": "http://x/*y*/"}') == {"to": "#me", "body": "http://x/*y*/"}
+    refusal(send_note, '{"to": http://x, "body": "x"}')
+    for noise in ("//" * 50_000, "#" * 100_000, "/*" * 50_000, "/**/" * 20_000):
+        refusal(send_note, f'{{"to": "me", {noise}')
+
+
+def test_quotes_that_were_escaped_where_none_needs_to_be_are_quotes() -> None:
+    """Public: digitalocean/langchain-gradient#31."""
+    assert kwargs(send_note, r'{"to": \"me\", "body": "x"}') == {"to": "me", "body": "x"}
+    assert kwargs(send_note, r"{\"to\": \"me\", \"body\": \"x\"}") == {"to": "me", "body": "x"}
+    refusal(send_note, r'{\"to\": \"me\", \"body\": \"a \\"b\\"\"}')
+
+
+def test_the_same_object_twice_counts_once_however_it_is_spelled() -> None:
+    """Sibling of simonw/llm#1680: a server streams the arguments, then sends them whole in its own spelling."""
+    assert kwargs(add, '{"a":1,"b":2}{"b": 2, "a": 1}') == {"a": 1, "b": 2}
+    assert "you sent 2" in refusal(add, '{"a":1,"b":2}{"a":1,"b":3}')
 
 
 def test_only_what_was_refused_is_touched() -> None:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from glassloop.core.names import wire_name
 from glassloop.tools.names import cleaned, name_problem, snake_case
 
-ODD = ["docs.open", "docs/open", "docs_open", "查询天气", "x" * 90, "x" * 89 + "y", "a b", "é"]
+ODD = ["21st_magic", "_x", "-", "docs.open", "docs/open", "docs_open", "查询天气", "x" * 90, "x" * 89 + "y", "a b", "é"]
 
 
 @given(st.text(min_size=1, max_size=120))
@@ -18,7 +18,15 @@ def test_wire_names_are_legal_and_legal_names_stay(name: str) -> None:
     sent = wire_name(name)
     assert 1 <= len(sent) <= 64
     assert all(letter.isascii() and (letter.isalnum() or letter in "_-") for letter in sent)
+    assert sent[0].isalpha()
     assert wire_name(sent) == sent
+
+
+def test_a_wire_name_begins_with_a_letter() -> None:
+    """MoonshotAI/kimi-cli#1773, cline/cline#7339: "must start with a letter", over one tool of one MCP server."""
+    sent = [wire_name(name) for name in ("21st_magic", "_private", "-x", "٣d", "add", "Add-2")]
+    assert [name[:-8] for name in sent[:4]] == ["tool_21st_magic_", "private_", "x_", "d_"]
+    assert sent[4:] == ["add", "Add-2"]
 
 
 @given(st.sets(st.text(min_size=1, max_size=80), min_size=2, max_size=20))

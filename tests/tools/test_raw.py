@@ -235,7 +235,7 @@ def test_a_whole_number_is_an_integer_in_python_too() -> None:
     assert [type(value) for value in (given["n"], given["x"], given["l"][0], given["y"])] == [int, float, int, float]
 
 
-@pytest.mark.parametrize("word", ["null", "None", " NULL "])
+@pytest.mark.parametrize("word", ["null", "None", " NULL ", "undefined"])
 def test_the_word_for_null_is_null_where_no_such_text_is_allowed(word: str) -> None:
     """mdegans/drama_llama#115, anthropics/claude-code#95239"""
     asked = {"city": {}, "days": {"type": "integer"}, "unit": {"enum": ["c", "f"]}, "note": {"type": "string"}}

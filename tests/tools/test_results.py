@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import array
+import base64
 import datetime
 import enum
 import io
@@ -22,8 +23,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, SecretStr
 
+from glassloop import Agent
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.messages import Media
+from glassloop.models.scripted import ScriptedModel, call
 from glassloop.tools.results import capped, render_result
 
 PNG = b"\x89PNG\r\n\x1a\n" + bytes(range(256)) * 8
@@ -339,3 +342,77 @@ def test_an_image_in_a_model_is_an_image() -> None:
     shown = render_result(Book(pages=[Page(title="one", shots=[image])]))
     assert shown.media == (image,)
     assert shown.value["pages"][0]["shots"] == [{"media_type": "image/png", "size": image.size, "digest": image.digest}]
+
+
+HUGE = 10**5_000
+
+
+@pytest.mark.parametrize("value", [HUGE, -HUGE, [HUGE], {"n": {"of": HUGE}}], ids=["alone", "negative", "list", "deep"])
+async def test_a_number_that_no_reader_of_json_takes_is_a_text(value: Any) -> None:
+    """python/cpython#95778: a factorial, say. Read back from the journal, it would end the run."""
+    digits = "1" + "0" * 5_000
+    rendered = render_result(value, cap=20_000)
+    assert digits in rendered.content
+    assert loads(dumps(rendered.value)) == rendered.value
+    assert render_result(10**4_000).value == 10**4_000
+
+    def compute() -> Any:
+        return value
+
+    result = await Agent(ScriptedModel([call("compute"), "done"]), [compute]).run("go")
+    assert (result.outcome, result.tool_executions[0].value) == ("completed", rendered.value)
+
+
+BASE64 = base64.b64encode(PNG).decode()
+SHOWN = f"[image/png, {len(PNG):,} bytes, attached]"
+
+
+@pytest.mark.parametrize(
+    ("value", "content"),
+    [
+        (BASE64, SHOWN),
+        (f"data:image/png;base64,{BASE64}", SHOWN),
+        (f"data:image/jpeg;charset=utf-8;base64,{BASE64}", SHOWN),
+        (base64.encodebytes(PNG).decode(), SHOWN),
+        (["Chart:", f"data:image/png;base64,{BASE64}"], f"Chart:\n{SHOWN}"),
+    ],
+    ids=["bare", "url", "mislabelled", "in lines", "in a list"],
+)
+def test_an_image_in_base64_is_an_image(value: Any, content: str) -> None:
+    """microsoft/playwright-mcp#277: each later request carries a screenshot as text, in which nobody sees anything."""
+    rendered = render_result(value)
+    assert rendered.content == content
+    assert [(media.media_type, media.content) for media in rendered.media] == [("image/png", PNG)]
+
+
+@pytest.mark.parametrize("wrapped", [BASE64, base64.encodebytes(PNG).decode()])
+def test_an_image_in_base64_leaves_the_rest_of_its_object_as_it_is(wrapped: str) -> None:
+    """agent-sh/computer-use-linux#145: 120 kB of a result of 135 kB are the screenshot."""
+    rendered = render_result(
+        {"window": "Editor", "shots": [{"data_url": f"data:image/png;base64,{wrapped}", "width": 9}]}
+    )
+    (image,) = rendered.media
+    described = {"media_type": "image/png", "size": len(PNG), "digest": image.digest}
+    assert rendered.value == {"window": "Editor", "shots": [{"data_url": described, "width": 9}]}
+    assert loads(rendered.content) == rendered.value
+    assert image.content == PNG
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "data:image/png;base64,AAAA",
+        "data:text/plain;base64," + base64.b64encode(b"word " * 400).decode(),
+        "iVBORw0KGgo" + "A" * 1_200 + "!",
+        "R0lGOD" + "A" * 1_001,
+        "/9j/ is how each of them begins: " + "word " * 300,
+        f"See: data:image/png;base64,{BASE64}",
+        "JVBERi0" + "A" * 2_000 + "=" * 5,
+        "/9j/" + " " * 1_000_000 + "!",  # in time: who tries each of the blanks twice takes an hour
+    ],
+    ids=["short", "no image", "no base64", "an odd length", "words", "an image in a sentence", "padding", "blanks"],
+)
+def test_a_text_that_only_looks_like_base64_is_a_text(text: str) -> None:
+    for value in (text, {"text": text}):
+        rendered = render_result(value)
+        assert (rendered.value, rendered.media) == (value, ())

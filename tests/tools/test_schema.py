@@ -5,6 +5,9 @@ from __future__ import annotations
 import datetime
 import functools
 import json
+import os
+import subprocess
+import sys
 import types
 import typing
 import uuid
@@ -240,6 +243,43 @@ def test_defaults_are_shown_where_they_have_a_json_form() -> None:
     assert properties(go)["o"] == {}
 
 
+def test_defaults_are_the_same_in_each_process() -> None:
+    """QwenLM/qwen-code#6338: a prompt cache that no other process hits; here also an approval that none would know."""
+    code = """
+from dataclasses import dataclass
+from pydantic import BaseModel
+from glassloop import tool
+from glassloop.middleware.call import fingerprint_of
+
+class Filter(BaseModel, frozen=True):
+    tags: frozenset[str] = frozenset({"alpha", "beta", "gamma", "delta"})
+
+@dataclass
+class Sort:
+    keys: frozenset[str] = frozenset({"alpha", "beta", "gamma", "delta"})
+
+@tool(effect="write", risk="high")
+def send(to: set[str] = {"alpha", "beta", "gamma"}, by: dict[str, frozenset[str]] = {"x": frozenset("abc")},
+         only: Filter | None = None, keys: set[bytes] = {b"a", b"b", b"c"}, some: Filter = Filter(),
+         sort: Sort = Sort(), sets: set[frozenset[str]] = {frozenset("abc")},
+         filters: set[Filter] = {Filter(), Filter(tags={*"abc"})},
+         pair: tuple[set[str], int] = ({*"abc"}, 1)) -> None: ...
+
+print(fingerprint_of(send, {}))
+"""
+    told = {
+        subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in "1234"
+    }
+    assert len(told) == 1
+
+
 def test_a_field_as_default_value_is_applied() -> None:
     def go(a: int = Field(5, ge=1, description="how many"), b: int = Field(description="required")) -> None: ...
 
@@ -344,6 +384,28 @@ def test_a_bad_type_names_function_and_parameter(annotation: str) -> None:
     namespace: dict[str, Any] = {"Opaque": Opaque, "Callable": Callable, "__name__": "mine"}
     exec(f"def go(fine: int, bad: {annotation!r}): ...", namespace)
     with pytest.raises(ToolDefinitionError, match=r"mine:go, parameter 'bad'"):
+        as_tool(namespace["go"])
+
+
+LATE = ["from __future__ import annotations", ""][: 1 + (sys.version_info >= (3, 14))]
+"""What a file begins with whose annotations are not evaluated where they stand."""
+
+
+@pytest.mark.parametrize("beginning", LATE)
+def test_a_type_may_be_defined_after_the_function_that_takes_it(beginning: str) -> None:
+    text = f"{beginning}\ndef go(weights: list[Weight], times: Times | None = None): ...\nWeight = float\nTimes = int"
+    namespace: dict[str, Any] = {}
+    exec(compile(text, "late.py", "exec", dont_inherit=True), namespace)
+    weights = {"type": "array", "items": {"type": "number"}}
+    assert properties(namespace["go"]) == {"weights": weights, "times": {"type": "integer"}}
+
+
+@pytest.mark.parametrize("beginning", LATE)
+@pytest.mark.parametrize("annotation", ["Nowhere", "'Nowhere'", "Optional['Nowhere']", "list[Nowhere]"])
+def test_a_type_that_is_missing_is_named_as_it_was_written(beginning: str, annotation: str) -> None:
+    namespace: dict[str, Any] = {"Optional": typing.Optional}
+    exec(compile(f"{beginning}\ndef go(bad: {annotation}): ...", "late.py", "exec", dont_inherit=True), namespace)
+    with pytest.raises(ToolDefinitionError, match=r"the annotation [^()]*\bNowhere\b[^()]* cannot be resolved"):
         as_tool(namespace["go"])
 
 

@@ -59,9 +59,23 @@ def test_order_and_specs() -> None:
 
 
 @pytest.mark.parametrize(
-    "written", ["add", "add\n\n", "  add", "add<|channel|>commentary", "add <|end|>", "functions.add"]
+    "written",
+    [
+        "add",
+        "add\n\n",
+        "  add",
+        "add<|channel|>commentary",
+        "add <|end|>",
+        "functions.add",
+        'add" parameter="a" string="true',
+        "add</function>",
+        "add<｜tool▁sep｜>",
+        '"add"',
+        "`add`",
+    ],
 )
 def test_a_name_is_found_as_the_model_wrote_it(written: str) -> None:
+    """Public, of the markup after it: NousResearch/hermes-agent#41725."""
     index = named("add", "functionshell", "functions_add")
     assert index.canonical(written) == "add"
     found = index.find(written)
@@ -76,6 +90,7 @@ def test_nothing_is_guessed_about_other_names() -> None:
     assert index.find("ad") is None
     assert index.find("") is None
     assert index.canonical("sum<|x|>") == "sum"
+    assert index.canonical('sum" parameter="a') == 'sum" parameter="a'
 
 
 def test_wire_names_are_mapped_back() -> None:

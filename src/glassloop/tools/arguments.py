@@ -6,23 +6,15 @@ import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
-
-from pydantic_core import ValidationError
+from typing import Any, NamedTuple, cast
 
 from glassloop.core.encoding import dumps, loads
 from glassloop.core.parsing import Unreadable, is_finite, read_object
-from glassloop.tools.exact import with_exact_numbers
-from glassloop.tools.instants import in_utc, may_hold_instants
 from glassloop.tools.lean import may_hold_floats
-from glassloop.tools.misread import Misreadings
-from glassloop.tools.problems import ArgumentsError, Problem, from_pydantic
+from glassloop.tools.problems import ArgumentsError, Problem
 from glassloop.tools.repair import repair, unwrapped
 
-if TYPE_CHECKING:
-    from glassloop.tools.schema import Arguments
-
-__all__ = ["ArgumentsError", "FunctionGate", "Gate", "Problem", "Validated", "parse_arguments"]
+__all__ = ["ArgumentsError", "Gate", "Problem", "Refused", "Validated", "parse_arguments"]
 
 _MAY_OVERFLOW = re.compile(r"\d[eE]\+?\d{3}|\d{309}")
 """A number that may be infinite as a double, although it is JSON."""
@@ -102,7 +94,7 @@ class Gate(ABC):
         except ValueError:
             pass
         try:
-            return self._settled(self._repaired(*_read(raw, complete, self._bare)))
+            return self._settled(self._repaired(tool, *_read(raw, complete, self._bare)))
         except Refused as refused:
             raise ArgumentsError(tool, refused.problems) from None
 
@@ -114,15 +106,15 @@ class Gate(ABC):
         """Arguments that passed, as the function is given them."""
         return checked
 
-    def _repaired(self, arguments: dict[str, Any], repaired: bool) -> Validated:
+    def _repaired(self, tool: str, arguments: dict[str, Any], repaired: bool) -> Validated:
         try:
             return Validated(self.convert(arguments, dumps(arguments)), arguments, repaired)
         except ValueError as error:
             refused = self.refusal(error, arguments)
-        inner = unwrapped(arguments, self._schema)
+        inner = unwrapped(arguments, self._schema, tool)
         if inner is not None:
             with suppress(Refused):
-                return self._repaired(inner, True)
+                return self._repaired(tool, inner, True)
         again = repair(arguments, self._schema, refused.names)
         if again == arguments:
             raise refused
@@ -130,54 +122,6 @@ class Gate(ABC):
             return Validated(self.convert(again, dumps(again)), again, True)
         except ValueError as error:
             raise self.refusal(error, again) from None
-
-
-class FunctionGate(Gate):
-    """The gate of a function, by pydantic.
-
-    A `datetime` that the model wrote without an offset is in UTC, for the function and for whoever reads the arguments.
-    Annotate the parameter with pydantic's `AwareDatetime` to have the model asked for an offset instead, or with
-    `NaiveDatetime` for the time on some clock, which has none.
-    """
-
-    def __init__(self, arguments: Arguments) -> None:
-        super().__init__(arguments.schema)
-        self._validate_json = arguments.validate_json
-        self._holds_instants = may_hold_instants(arguments.schema)
-        self._holds_decimals = arguments.holds_decimals
-        self._misreadings = Misreadings(arguments.schema)
-
-    def convert(self, arguments: dict[str, Any], text: str | bytes) -> dict[str, Any]:
-        """See `Gate`."""
-        kwargs = self._validate_json(text)
-        if problems := self._misreadings.found(arguments):
-            raise Refused(problems, {problem.path.partition(".")[0] for problem in problems})
-        return kwargs
-
-    def refusal(self, error: ValueError, arguments: dict[str, Any]) -> Refused:
-        """See `Gate`."""
-        if isinstance(error, Refused):
-            return error
-        if not isinstance(error, ValidationError):
-            raise error
-        names = {
-            str(detail["loc"][0]) for detail in error.errors(include_url=False, include_input=False) if detail["loc"]
-        }
-        return Refused(from_pydantic(error, arguments, self._schema), names)
-
-    def _exact(self, arguments: dict[str, Any], raw: str) -> dict[str, Any]:
-        return with_exact_numbers(arguments, raw, self._schema) if self._holds_decimals else arguments
-
-    def _settled(self, checked: Validated) -> Validated:
-        if not self._holds_instants:
-            return checked
-        moved = in_utc(checked.arguments, self._schema, self._schema)
-        if moved is checked.arguments:
-            return checked
-        try:
-            return Validated(self.convert(moved, dumps(moved)), moved, True)
-        except ValueError:
-            return checked  # a type of the function's own that takes no offset
 
 
 def parse_arguments(raw: str, schema: Mapping[str, Any], *, complete: bool = True) -> dict[str, Any]:

@@ -17,8 +17,9 @@ _DEEPEST = 32  # unions inside unions; deeper ones refer to themselves
 _INTEGER = re.compile(r"\s*([+-]?\d{1,1000})(?:\.0+)?\s*")
 _NUMBER = re.compile(r"\s*[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,2})?\s*")
 _WRAPPERS = frozenset({"args", "arguments", "input", "kwargs", "parameters", "properties"})
+_CALLED = frozenset({"name", "tool", "tool_name", "function", "function_name"})
 _BOOLEANS = {"true": True, "false": False}
-_NULLS = ("null", "none", "")
+_NULLS = ("null", "none", "undefined", "")
 _CONTAINERS = frozenset({"object", "array"})
 
 
@@ -60,20 +61,24 @@ def _may_hold_floats(value: Any) -> bool:
     return any(map(_may_hold_floats, cast("list[Any]", value))) if isinstance(value, list) else type(value) is float
 
 
-def unwrapped(arguments: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any] | None:
+def unwrapped(arguments: Mapping[str, Any], schema: Mapping[str, Any], tool: str) -> dict[str, Any] | None:
     """The arguments inside `{"arguments": {...}}` and the like, which models copy from the form of calls and schemas.
 
     Args:
         arguments: as the model sent them, and validation refused them.
         schema: of the whole arguments.
+        tool: its name, which may stand beside that or in its place.
 
     Returns:
         None where that is not all there is, or the schema knows an argument of that name.
     """
-    if len(arguments) != 1:
+    if not arguments.keys().isdisjoint(schema.get("properties", {})):
         return None
-    ((name, inner),) = arguments.items()
-    if name not in _WRAPPERS or name in schema.get("properties", {}):
+    wrapped = [(name, inner) for name, inner in arguments.items() if not (name in _CALLED and inner == tool)]
+    if len(wrapped) != 1:
+        return None
+    ((name, inner),) = wrapped
+    if name not in _WRAPPERS and name != tool:
         return None
     if isinstance(inner, str):
         inner = _container(inner)

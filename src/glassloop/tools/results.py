@@ -22,6 +22,7 @@ from pydantic_core import to_jsonable_python
 
 from glassloop.core.encoding import dumps
 from glassloop.core.messages import Media
+from glassloop.tools.encoded import decoded, holds_encoded, may_be_encoded
 
 CAP = 40_000
 """Characters of a result that the model sees, unless said otherwise."""
@@ -32,24 +33,17 @@ _NO_TEXT = "No results: the call worked and returned an empty text."
 _NO_FIELDS = "No results: the call worked and returned an empty object."
 
 _HEAD_SHARE = 0.75
+_LONGEST_CHANGE = 2_000
 _MOST_DEPTH = 100
 _MOST_OF_UNKNOWN = 200
 _MOST_ITEMS = 100_000  # of an iterator, which may have no end
 _JOINED_UP = 16  # code points that may form one character with those around them, looked at on each side of a cut
 _SCALARS = frozenset({str, int, bool, type(None)})
+_MOST_DIGITS = 4_300  # of a number that readers of JSON take, as Python does (CVE-2020-10735)
+_MOST_BITS = (10**_MOST_DIGITS - 1).bit_length() - 1
+_DIGITS_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
+_TOO_MANY_DIGITS = b"0" * (_MOST_DIGITS + 1)
 _UNPRINTABLE = re.compile(r"[\x00-\x08\x0b\x0e-\x1a\x1c-\x1f\x7f]")
-_MAGIC = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-    (b"%PDF-", "application/pdf"),
-    (b"PK\x03\x04", "application/zip"),
-    (b"\x1f\x8b", "application/gzip"),
-    (b"OggS", "audio/ogg"),
-    (b"ID3", "audio/mpeg"),
-    (b"fLaC", "audio/flac"),
-)
 
 
 class Rendered(NamedTuple):
@@ -75,17 +69,18 @@ def render_result(value: object, cap: int = CAP) -> Rendered:
 
     Text stays as it is, everything else becomes compact JSON with characters as themselves. None and empty results
     become a sentence, so that a model does not take them for a failure. Bytes that are UTF-8 text are text; other
-    bytes, images (PIL's too) and `Media` become media. What has no JSON form is named by its type. More than `cap`
-    characters are cut in the middle: a quarter of the room is for the end.
+    bytes, images (PIL's too, and those in base64) and `Media` become media. What has no JSON form is named by its type.
+    More than `cap` characters are cut in the middle: a quarter of the room is for the end.
     """
-    if type(value) is str and len(value) <= cap and value and not value.isspace():
+    if type(value) is str and len(value) <= cap and value and not value.isspace() and not may_be_encoded(value):
         return Rendered(value, value)
     media: list[Media] = []
     plain = _plain(value, media, [])
     if media:
         return _with_media(plain, media, cap)
     if isinstance(plain, str):
-        return _text(plain, cap)
+        image = decoded(plain)
+        return _text(plain, cap) if image is None else _with_media(_keep(image, media), media, cap)
     if value is None:
         return Rendered(_DONE, None, complete=False)
     if isinstance(plain, list | dict) and not plain:
@@ -100,8 +95,38 @@ def _text(text: str, cap: int) -> Rendered:
 
 
 def _json(plain: Any, media: tuple[Media, ...], cap: int) -> Rendered:
-    text = dumps(plain).decode()
+    encoded = dumps(plain)
+    if len(encoded) > _MOST_DIGITS and _TOO_MANY_DIGITS in encoded.translate(_DIGITS_ALIKE):
+        plain = _each(plain, _long_number_as_text)
+        if isinstance(plain, str):
+            return _text(plain, cap)
+        encoded = dumps(plain)
+    text = encoded.decode()
+    if holds_encoded(text):
+        found = [*media]
+        plain = _each(plain, lambda leaf: _decoded(leaf, found))
+        if len(found) > len(media):
+            return _with_media(plain, found, cap)
     return Rendered(capped(text, cap), plain, media, "json", complete=len(text) <= cap)
+
+
+def _each(plain: Any, change: Callable[[Any], Any]) -> Any:
+    """A copy of a plain value with each number and text changed."""
+    if isinstance(plain, dict):
+        return {name: _each(child, change) for name, child in cast("dict[str, Any]", plain).items()}
+    if isinstance(plain, list):
+        return [_each(child, change) for child in cast("list[Any]", plain)]
+    return change(plain)
+
+
+def _long_number_as_text(leaf: Any) -> Any:
+    is_long = isinstance(leaf, int) and leaf.bit_length() > _MOST_BITS
+    return dumps(leaf).decode() if is_long else leaf
+
+
+def _decoded(leaf: Any, media: list[Media]) -> Any:
+    image = decoded(leaf) if isinstance(leaf, str) else None
+    return leaf if image is None else _keep(image, media)
 
 
 def _with_media(plain: Any, media: list[Media], cap: int) -> Rendered:
@@ -129,6 +154,14 @@ def capped(text: str, cap: int) -> str:
     head = _safe_cut(text, math.ceil(room * _HEAD_SHARE))
     tail = _safe_start(text, len(text) - (room - head))
     return f"{text[:head]}{_notice(tail - head, len(text))}{text[tail:]}"
+
+
+def change_note(arguments: str) -> str:
+    """What a model is told of a call that a human has changed: with which arguments, as JSON, it ran instead.
+
+    It stands behind the result: before it, it would be read in its place.
+    """
+    return f"\n[A human changed this call before it ran. Its arguments were {capped(arguments, _LONGEST_CHANGE)}]"
 
 
 def head_and_tail(text: str, head: int, tail: int) -> tuple[str, str]:
@@ -341,6 +374,8 @@ def _described_type(value: Any) -> str:
 
 
 def _bytes(data: bytes, media: list[Media]) -> Any:
+    from glassloop.core.media_types import sniffed
+
     media_type = sniffed(data)
     if media_type is None:
         try:
@@ -351,22 +386,6 @@ def _bytes(data: bytes, media: list[Media]) -> Any:
             if not _UNPRINTABLE.search(text):
                 return text
     return _keep(Media.of(data, media_type or "application/octet-stream"), media)
-
-
-def sniffed(data: bytes) -> str | None:
-    """The media type that the first bytes tell (images, PDF, sound, archives), or None."""
-    for magic, media_type in _MAGIC:
-        if data.startswith(magic):
-            return media_type
-    match data[:4], data[8:12]:
-        case (b"RIFF", b"WEBP"):
-            return "image/webp"
-        case (b"RIFF", b"WAVE"):
-            return "audio/wav"
-        case _ if data.startswith(b"BM") and data[6:10] == bytes(4):
-            return "image/bmp"
-        case _:
-            return "video/mp4" if data[4:8] == b"ftyp" else None
 
 
 def _image(value: Any) -> Media | None:

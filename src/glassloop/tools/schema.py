@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import sys
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Annotated, Any, Literal, cast, get_args, get_origin, get_type_hints
 
 import typing_extensions
-from pydantic import ConfigDict, PydanticUserError, TypeAdapter
+from pydantic import BaseModel, ConfigDict, PydanticUserError, TypeAdapter
 from pydantic.errors import PydanticInvalidForJsonSchema, PydanticSchemaGenerationError
 from pydantic.fields import FieldInfo
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 from pydantic_core import SchemaError, core_schema, to_jsonable_python
 
+from glassloop.core.encoding import dumps
 from glassloop.core.errors import ConfigurationError, ToolDefinitionError
 from glassloop.core.parsing import is_finite
 from glassloop.core.schema import VALUE, Schema
+from glassloop.models.shapes import array
 from glassloop.tools.lean import lean
 from glassloop.tools.signature import REQUIRED, Callee, Parameter, ParameterKind
+from glassloop.tools.strangers import with_any_names, with_names, without_names
 
 ValidateJson = Callable[[str | bytes], dict[str, Any]]
 """From the JSON of the arguments to the function's keyword arguments; raises `pydantic_core.ValidationError`."""
@@ -38,11 +42,13 @@ class Arguments:
         schema: lean JSON Schema, an object.
         validate_json: strict about names, lax about unambiguous spellings ("5" for an integer).
         holds_decimals: whether some value is a `Decimal`.
+        named: the schema with the names that models inside of it read, for `strangers`; None where there are none.
     """
 
     schema: Schema
     validate_json: ValidateJson
     holds_decimals: bool = False
+    named: Schema | None = None
 
 
 def arguments_of(callee: Callee, descriptions: Mapping[str, str]) -> Arguments:
@@ -62,14 +68,17 @@ def arguments_of(callee: Callee, descriptions: Mapping[str, str]) -> Arguments:
         generated, holds_decimals = _generated(adapter)
     except _BAD_TYPE as error:
         raise _explained(callee, asked, fields, error) from error
-    schema = lean(generated)
+    bare = without_names(generated)
+    schema = lean(bare)
     properties = {**schema.get("properties", {})}
     for one in asked:
         if (name := _told_name(one)) in properties:
             properties[name] = _with_default(properties[name], one.default)
     rest = {key: value for key, value in schema.items() if key not in ("type", "properties")}
     told = {"type": "object", "properties": properties, **rest}
-    return Arguments(told, adapter.validator.validate_json, holds_decimals)
+    return Arguments(
+        told, adapter.validator.validate_json, holds_decimals, None if bare == generated else lean(generated)
+    )
 
 
 def value_of(annotation: Any) -> Arguments:
@@ -86,7 +95,8 @@ def value_of(annotation: Any) -> Arguments:
             f"A model cannot be asked for an output of type {_spelled(annotation)} ({_reason(error)}). Use a type with "
             "a JSON form: a plain type, pydantic model, dataclass or TypedDict."
         ) from error
-    return Arguments({"type": "object", **lean(generated)}, adapter.validator.validate_json, holds_decimals)
+    schema = lean(without_names(generated))
+    return Arguments({"type": "object", **schema}, adapter.validator.validate_json, holds_decimals)
 
 
 _BAD_TYPE = (
@@ -209,7 +219,34 @@ def _with_default(schema: Schema, default: Any) -> Schema:
         plain = float(default) if isinstance(default, Decimal) else to_jsonable_python(default, bytes_mode="base64")
     except ValueError:
         return schema  # a default of your own kind needs no place in the schema: leaving the argument out gives it
-    return {**schema, "default": plain} if is_finite(plain) else schema
+    return {**schema, "default": _ordered(plain, default)} if is_finite(plain) else schema
+
+
+def _ordered(plain: Any, value: object) -> Any:
+    """A value's JSON form, its sets as sorted lists: their own order is another in each process, and what a model is
+    told is the beginning of its cached prompt, and part of what a human has approved."""
+    if isinstance(plain, dict):
+        named = cast("dict[str, Any]", plain)
+        return dict(zip(named, _ordered([*named.values()], [*_inside(value)]), strict=True))
+    own, inside = array(plain), _inside(value)
+    if not own or len(own) != len(inside):  # a form of its own
+        return plain
+    parts = [_ordered(one, given) for one, given in zip(own, inside, strict=True)]
+    return sorted(parts, key=dumps) if isinstance(value, Set) else parts
+
+
+def _inside(value: object) -> list[Any]:
+    match value:
+        case dict():
+            return [*cast("dict[Any, Any]", value).values()]
+        case list() | tuple() | Set():
+            return [*cast("Iterable[Any]", value)]
+        case BaseModel():
+            return [given for _, given in value]
+        case _ if dataclasses.is_dataclass(value):
+            return [getattr(value, field.name, None) for field in dataclasses.fields(value)]
+        case _:
+            return []
 
 
 def _without_null(schema: Schema) -> Schema:
@@ -270,11 +307,32 @@ class _Generator(GenerateJsonSchema):
 
     ignored_warning_kinds = {"skipped-choice", "non-serializable-default"}  # noqa: RUF012 - pydantic's own attribute
 
+    def encode_default(self, dft: Any) -> Any:
+        return _ordered(super().encode_default(dft), dft)
+
     def field_title_should_be_set(self, schema: Any) -> bool:
         return False
 
     def sort(self, value: JsonSchemaValue, parent_key: str | None = None) -> JsonSchemaValue:
         return value
+
+    def model_schema(self, schema: core_schema.ModelSchema) -> JsonSchemaValue:
+        """With the names that it reads, unless it is one value or has an `__init__` of its own to read them."""
+        generated = super().model_schema(schema)
+        is_free = schema.get("root_model") or schema.get("custom_init")
+        return generated if is_free else with_names(generated, schema["cls"], schema.get("config"))
+
+    def dataclass_schema(self, schema: core_schema.DataclassSchema) -> JsonSchemaValue:
+        return with_names(super().dataclass_schema(schema), schema["cls"], schema.get("config"))
+
+    def typed_dict_schema(self, schema: core_schema.TypedDictSchema) -> JsonSchemaValue:
+        return with_names(super().typed_dict_schema(schema), schema.get("cls"), schema.get("config"))
+
+    def function_before_schema(self, schema: core_schema.BeforeValidatorFunctionSchema) -> JsonSchemaValue:
+        return with_any_names(super().function_before_schema(schema))
+
+    def function_wrap_schema(self, schema: core_schema.WrapValidatorFunctionSchema) -> JsonSchemaValue:
+        return with_any_names(super().function_wrap_schema(schema))
 
     def named_tuple_schema(self, schema: Any) -> JsonSchemaValue:
         """An object, which pydantic also accepts: an array would not tell the names of the fields."""

@@ -6,7 +6,7 @@ import asyncio
 import os
 import threading
 from collections.abc import Callable
-from contextvars import copy_context
+from contextvars import ContextVar, copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
@@ -18,6 +18,15 @@ T = TypeVar("T")
 MOST_THREADS = 64
 IDLE_SECONDS = 30.0
 _MOST_LOST = 4 * MOST_THREADS
+_MOST_DEPTH = 8
+
+
+_depth: ContextVar[int] = ContextVar("glassloop_thread_depth", default=0)
+"""How many jobs that wait for each other the code at hand is inside of."""
+
+
+def _go_deeper() -> None:
+    _depth.set(_depth.get() + 1)
 
 
 class _Job:
@@ -26,6 +35,7 @@ class _Job:
     def __init__(self, work: Callable[[], Any]) -> None:
         self.work = work
         self.context = copy_context()
+        self.context.run(_go_deeper)
         self.bell = doorbell()
         self.future: asyncio.Future[None] | None = None
         self.running = False
@@ -190,12 +200,22 @@ def _settle(future: asyncio.Future[None]) -> None:
         future.set_result(None)
 
 
-_threads = Threads()
+_pools = [Threads()]
+_growing = threading.Lock()
+
+
+def _pool() -> Threads:
+    """The threads for jobs of this depth: a job of a job must never wait for a thread that waits for it."""
+    depth = min(_depth.get(), _MOST_DEPTH)
+    if depth >= len(_pools):
+        with _growing:
+            _pools.extend(Threads() for _ in range(depth + 1 - len(_pools)))
+    return _pools[depth]
 
 
 def _start_afresh() -> None:
-    global _threads
-    _threads = Threads()
+    global _pools, _growing
+    _pools, _growing = [Threads()], threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):
@@ -205,11 +225,12 @@ if hasattr(os, "register_at_fork"):
 async def run_in_thread(function: Callable[[], T]) -> T:
     """Call `function` in a daemon thread and wait for it; the loop is never blocked.
 
-    The threads are shared by the whole process: jobs of all event loops, up to 64 at once. They hold nothing of a
-    loop, and a forked child starts with none.
+    The threads are shared by the whole process: jobs of all event loops, up to 64 at once, and as many again for those
+    that a job begins and waits for (a tool that runs an agent). They hold nothing of a loop, and a forked child starts
+    with none.
 
     Raises:
         asyncio.CancelledError: the caller was cancelled; the thread is left to itself and a late result is dropped.
         RuntimeError: the system gives no more threads.
     """
-    return await _threads.run(function)
+    return await _pool().run(function)

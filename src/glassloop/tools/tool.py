@@ -17,8 +17,9 @@ from typing_extensions import Unpack
 from glassloop.core.context import RunContext
 from glassloop.core.encoding import dumps
 from glassloop.core.errors import FatalToolError, StoreError, ToolDefinitionError, ToolError
+from glassloop.core.insist import insist
 from glassloop.models.model import ToolSpec
-from glassloop.tools.arguments import ArgumentsError, FunctionGate, Gate, Problem, Validated
+from glassloop.tools.arguments import ArgumentsError, Gate, Problem, Validated
 from glassloop.tools.asking import Asked
 from glassloop.tools.binding import Binding
 from glassloop.tools.names import name_problem
@@ -45,7 +46,7 @@ class ToolSettings(TypedDict, total=False):
         repeatable: the same call again is done again, not answered with what the first returned: for writes that set
             or erase something by name, and may rightly be asked for anew after another has changed it.
         timeout: seconds; 15 for a read and 60 for a write unless given, `math.inf` for none.
-        retries: repetitions after a failure; only for reads and idempotent tools.
+        retries: repetitions after a failure or a time-out; only for reads and idempotent tools.
         sequential: runs alone: the calls before it in the step finish first.
         trusted_output: what it returns is not outside text that may hold instructions.
         approval: whether a human decides on a call (`Approval`); unless given, the risk says.
@@ -171,7 +172,8 @@ class Tool:
 
         Args:
             kwargs: from `validate`.
-            context: given to the function if it asks for it; its `cancelled` is set when this call is cancelled.
+            context: given to the function if it asks for it; its `cancelled` is set when this call is cancelled. A
+                coroutine that goes on in spite of that is stopped after 5 s, a thread is left to itself.
 
         Raises:
             Exception: whatever the function raises, unchanged, except that `SystemExit` and whatever else is no
@@ -183,7 +185,10 @@ class Tool:
                 result = await run_in_thread(lambda: _collected(self.call(kwargs, context), context))
             else:
                 result = self.call(kwargs, context)
-            return await _settled(result, context)
+            if type(result) in _PLAIN:
+                return result
+            meant, excused = partial(_is_over, context), partial(_waits_below, context)
+            return await insist(_settled(result, context), self.spec.name, meant, excused)
         except asyncio.CancelledError:
             context.cancelled.set()
             raise
@@ -305,6 +310,7 @@ def as_tool(source: ToolLike) -> Tool:
 
 def _from_function(function: Callable[..., Any], options: ToolOptions) -> Tool:
     from glassloop.tools.docstrings import read_docstring
+    from glassloop.tools.function_gate import FunctionGate
     from glassloop.tools.schema import arguments_of
 
     if isinstance(function, Tool):
@@ -374,10 +380,20 @@ _PASSES = (Exception, Asked, BaseExceptionGroup, GeneratorExit, KeyboardInterrup
 _PLAIN = frozenset({str, int, float, bool, dict, list, bytes, type(None)})
 
 
+def _is_over(context: RunContext[Any]) -> bool:
+    """Whether a call that is being cancelled is so from outside: its time is up, or its run ends."""
+    if context.cancelled.is_set() or (context.is_late is not None and context.is_late()):
+        return True
+    return context.below is not None and context.below.ends()
+
+
+def _waits_below(context: RunContext[Any]) -> bool:
+    """Whether a run that the call has begun is still ending."""
+    return context.below is not None and context.below.drives_below()
+
+
 async def _settled(result: Any, context: RunContext[Any]) -> Any:
     """The value behind what a function returned."""
-    if type(result) in _PLAIN:
-        return result
     if isinstance(result, Awaitable):
         result = await cast("Awaitable[Any]", result)
     if isinstance(result, AsyncIterator):

@@ -10,7 +10,7 @@ from typing_extensions import TypeIs
 
 from glassloop.core.context import RunContext
 from glassloop.core.errors import ToolDefinitionError
-from glassloop.core.names import wire_name
+from glassloop.core.names import before_markup, wire_name
 from glassloop.models.model import ToolSpec
 from glassloop.tools.names import cleaned
 from glassloop.tools.tool import Tool, ToolLike, as_tool
@@ -54,6 +54,7 @@ class ToolIndex:
             self._add(tool)
         self.specs: tuple[ToolSpec, ...] = tuple(tool.spec for tool in self.by_name.values())
         self.undoable = frozenset(tool.name for tool in self.by_name.values() if tool.undo is not None)
+        self.sequential = frozenset(tool.name for tool in self.by_name.values() if tool.sequential)
 
     def _add(self, tool: Tool) -> None:
         if tool.unbound:
@@ -83,13 +84,13 @@ class ToolIndex:
         """A name as a model wrote it, as we know it.
 
         Blanks around it and what follows a chat-template token (`<|`) go, a wire name becomes the tool's own name, and
-        the namespace that OpenAI's models know tools under (`functions.add`) goes where a tool remains. Nothing else
-        is guessed: any other name comes back as it is, cleaned.
+        the namespace that OpenAI's models know tools under (`functions.add`) and markup after the name go where a tool
+        remains. Nothing else is guessed: any other name comes back as it is, cleaned.
         """
         if name in self.by_name:
             return name
         name = cleaned(name)
-        for candidate in (name, name.removeprefix("functions.")):
+        for candidate in (name, name.removeprefix("functions."), before_markup(name)):
             if candidate in self.by_name:
                 return candidate
             if candidate in self._by_wire_name:
