@@ -14,7 +14,7 @@ from typing import Any, cast
 from glassloop import Identity, RunResult
 from glassloop.cli.background import Background
 from glassloop.cli.keyboard import Approvals, Lines, login
-from glassloop.cli.output import View, use_colour
+from glassloop.cli.output import View, use_colour, write
 from glassloop.cli.plans import plan_of
 from glassloop.cli.problems import CANCELLED, EXIT_CODES, WAITING, report, say
 from glassloop.cli.recorded import with_below
@@ -263,6 +263,6 @@ def show_rows(results: Iterable[RunResult]) -> None:
             table, name = WRITES[done.tool]
             with connected() as connection:
                 row = connection.execute(f"SELECT * FROM {table} WHERE number = ?", (done.value[name],)).fetchone()
-            sys.stdout.write(f"Table {table}:\n")
+            write(f"Table {table}:\n")
             for column in row.keys():  # noqa: SIM118 - a Row iterates over its values
-                sys.stdout.write(f"  {column:<13} {row[column]}\n")
+                write(f"  {column:<13} {row[column]}\n")

@@ -6,12 +6,15 @@ import getpass
 import json
 import sys
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, cast
 
+from glassloop.cli.editing import edited_line, line_editor
 from glassloop.cli.output import standard_output
 from glassloop.cli.plans import plan_of, show_plan
 from glassloop.cli.printable import printable
 from glassloop.cli.signals import insist_on_interrupts
+from glassloop.core.rendering import render_json, render_name, visible
 from glassloop.core.result import Decision, PendingApproval
 
 _YES = ("y", "yes", "是", "好", "可以", "同意")
@@ -29,8 +32,8 @@ class Lines:
         self.terminal = sys.stdin.isatty()
         # Python edits lines on standard output alone, which may be kept for JSON
         may_edit = self.terminal and sys.stdout is standard_output() and sys.stdout.isatty()
-        self._readline = _readline() if may_edit else None
-        if self._readline is not None:
+        self._readline = line_editor() if may_edit else None
+        if self.terminal:
             insist_on_interrupts()
 
     def read(self, prompt: str, *, remember: bool = False, draft: str = "") -> str:
@@ -48,8 +51,9 @@ class Lines:
         editor = self._readline
         if editor is None:
             return self._plain(prompt)
-        editor.set_startup_hook((lambda: editor.insert_text(draft)) if draft else None)
-        line = input(prompt)
+        # not a function of Python's own: one that Ctrl-C interrupts would take the interrupt with it, unseen
+        editor.set_startup_hook(partial(editor.insert_text, draft) if draft else None)
+        line = edited_line(prompt)
         if remember and line.strip():
             editor.add_history(line)
         return line
@@ -115,9 +119,9 @@ class Approvals:
 
     def _show(self, pending: PendingApproval) -> None:
         if pending.kind == "question":
-            self._tell(f"{pending.tool} asks: {pending.summary}")
+            self._tell(f"{pending.tool} asks: {_set_in(pending.summary)}")
             for number, choice in enumerate(pending.choices, 1):
-                self._tell(f"  {number}. {choice}")
+                self._tell(f"  {number}. {_set_in(choice)}")
             return
         role = f", needs the role {pending.role}" if pending.role else ""
         plan = plan_of(pending)
@@ -125,9 +129,11 @@ class Approvals:
             self._tell(f"The plan needs your yes{role}:")
             show_plan(plan)
             return
+        if pending.kind == "doubt":
+            self._tell(f"{pending.tool} had begun before the program ended: it may have happened already.")
         self._tell(f"{pending.tool} needs your yes (risk {pending.risk}{role}). Arguments:")
         for name, value in pending.arguments.items():
-            self._tell(f"  {name}: {json.dumps(value, ensure_ascii=False)}")
+            self._tell(f"  {render_name(name)}: {render_json(value)}")
         if not pending.arguments:
             self._tell("  none")
 
@@ -158,7 +164,7 @@ class Approvals:
 
     def _edited(self, pending: PendingApproval, words: _Words) -> dict[str, Any] | None:
         shown: Any = pending.arguments["plan"] if words is _PLAN else dict(pending.arguments)
-        text = self.lines.read(words.draft, draft=json.dumps(shown, ensure_ascii=False)).strip()
+        text = self.lines.read(words.draft, draft=render_json(shown)).strip()
         try:
             value: Any = json.loads(text)
         except ValueError as error:
@@ -174,14 +180,9 @@ class Approvals:
         sys.stderr.flush()
 
 
-def _readline() -> Any:
-    """The module for editing lines, where this Python has one."""
-    try:
-        import readline
-    except ImportError:
-        return None
-    readline.set_auto_history(False)  # answers to questions are not questions to the agent
-    return readline
+def _set_in(text: str) -> str:
+    """Lines that cannot be taken for others than those of one text."""
+    return visible(text.strip()).replace("\n", "\n  ")
 
 
 def login() -> str:

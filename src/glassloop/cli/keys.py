@@ -12,13 +12,13 @@ from glassloop.cli.problems import OK, say
 
 DEFAULT_FILE = Path("glassloop-keys.jsonl")
 
-keys = typer.Typer(help="Make API keys for the server.", no_args_is_help=True, rich_markup_mode=None)
-
 _NEW = """\b
 Examples:
   glassloop keys new --user ann
   glassloop keys new --user sam --role supervisor --tenant acme --keys /etc/glassloop/keys.jsonl
 """
+
+keys = typer.Typer(help="Make API keys for the server.", epilog=_NEW, no_args_is_help=True, rich_markup_mode=None)
 
 
 @keys.callback()

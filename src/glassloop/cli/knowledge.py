@@ -9,11 +9,12 @@ import typer
 from glassloop.cli import options
 from glassloop.cli.problems import OK, Problem, UsageProblem
 
-knowledge = typer.Typer(
-    help="List, search and remove what was ingested.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+_GROUP = """\b
+Examples:
+  glassloop knowledge list
+  glassloop knowledge search "How long does a refund take?"
+  glassloop knowledge remove docs/refund.md
+"""
 
 _LIST = """\b
 Examples:
@@ -32,6 +33,13 @@ Examples:
   glassloop knowledge remove docs/refund.md
   glassloop knowledge remove prices.csv --collection shop
 """
+
+knowledge = typer.Typer(
+    help="List, search and remove what was ingested.",
+    epilog=_GROUP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 @knowledge.command("list", epilog=_LIST)

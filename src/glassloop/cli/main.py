@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import sys
 import threading
@@ -14,7 +15,7 @@ import typer
 from glassloop.cli import chat, doctor, ingest, run, serve
 from glassloop.cli.keys import keys
 from glassloop.cli.knowledge import knowledge
-from glassloop.cli.problems import CANCELLED, OK, leave_at_once, report
+from glassloop.cli.problems import CANCELLED, OK, json_printed, leave_at_once, report
 from glassloop.cli.runs import runs
 
 _HELP = """Run agents, and look into every run.
@@ -63,9 +64,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     _prepare_streams()
+    printed = json_printed()
     try:
         code = typer.main.get_command(app).main(words, prog_name="glassloop", standalone_mode=False)
         sys.stdout.flush()
+        if code == CANCELLED and json_printed() == printed:  # typer has caught the interrupt
+            raise KeyboardInterrupt
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001 - the edge of the program: one sentence for everything
         return report(error, debug="--debug" in words, json="--json" in words)
     return code if isinstance(code, int) else OK
@@ -87,8 +91,9 @@ def _prepare_streams() -> None:
     for stream in (sys.stdin, sys.stdout, sys.stderr):
         reconfigure: Any = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
+            plain = stream is sys.stdin and codecs.lookup(stream.encoding).name == "ascii"
             with suppress(OSError):  # an input that was read from already stays as it is
-                reconfigure(errors="replace")
+                reconfigure(encoding="utf-8" if plain else None, errors="replace")  # what else could it be
 
 
 def _version(wanted: bool) -> None:

@@ -11,7 +11,7 @@ from dataclasses import asdict
 from typing import Any, TextIO
 
 from glassloop.cli.printable import printable
-from glassloop.cli.problems import CANCELLED, EXIT_CODES, OK, say
+from glassloop.cli.problems import CANCELLED, EXIT_CODES, OK, count_json, say
 from glassloop.core.encoding import dumps
 from glassloop.core.events import Event, ModelReplied, ReplyRestarted, TextDelta
 from glassloop.core.ids import root_of
@@ -55,6 +55,7 @@ def write(text: str) -> None:
 
 def print_json(value: object) -> None:
     """One JSON value: on one line for programs, indented for a human; ASCII where the output cannot hold more."""
+    count_json()
     plain = json.loads(dumps(value))
     out = standard_output()
     ascii_only = (out.encoding or "ascii").lower().replace("-", "") not in ("utf8", "utf16", "utf32")

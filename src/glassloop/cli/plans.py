@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -12,6 +11,7 @@ from pydantic import ValidationError
 
 from glassloop.cli.output import use_colour
 from glassloop.cli.printable import printable
+from glassloop.core.rendering import render_json, render_name, visible
 from glassloop.core.result import PendingApproval
 from glassloop.teams.plan import REVIEW, ReviewedPlan
 
@@ -48,7 +48,7 @@ def plan_lines(plan: ReviewedPlan, *, colour: bool) -> Iterator[str]:
     for step, row in zip(plan.steps, rows[1:], strict=True):
         yield _line(row, widths, _COLOURS[step.risk] if colour else "")
         for name, value in step.arguments.items():
-            yield printable(f"{' ' * (widths[0] + 4)}{name}: {json.dumps(value, ensure_ascii=False)}")
+            yield f"{' ' * (widths[0] + 4)}{render_name(name)}: {render_json(value)}"
     risky = sum(step.risk == "high" for step in plan.steps)
     if risky:
         yield f"{risky} {'step is' if risky == 1 else 'steps are'} of high risk (!)."
@@ -59,7 +59,7 @@ def plan_lines(plan: ReviewedPlan, *, colour: bool) -> Iterator[str]:
 def _cells(step: Mapping[str, Any]) -> tuple[str, ...]:
     after = ", ".join(map(str, step["depends_on"])) or "-"
     texts = (step["step"], step["action"], step["risk"], after, step["description"])
-    return tuple(printable(" ".join(str(text).split())) for text in texts)
+    return tuple(printable(visible(" ".join(str(text).split()))) for text in texts)
 
 
 def _line(row: tuple[str, ...], widths: list[int], colour: str) -> str:

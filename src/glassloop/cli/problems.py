@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 import traceback
@@ -38,6 +39,20 @@ EXIT_CODES: dict[Outcome, int] = {
 }
 
 
+_json_printed = 0
+
+
+def count_json() -> None:
+    """Note that a JSON value is printed."""
+    global _json_printed
+    _json_printed += 1
+
+
+def json_printed() -> int:
+    """How many JSON values this process has printed: who asked for JSON gets at least one."""
+    return _json_printed
+
+
 class Problem(Exception):
     """Ends a command with one sentence on stderr.
 
@@ -70,6 +85,8 @@ def report(error: BaseException, *, debug: bool = False, json: bool = False) -> 
         _forget_output()
         return FAILED
     if isinstance(error, KeyboardInterrupt):
+        if json:
+            _print_json("Interrupted.", CANCELLED)
         return CANCELLED
     if type(error).__name__ == "NoArgsIsHelpError":
         say(str(error))
@@ -79,10 +96,16 @@ def report(error: BaseException, *, debug: bool = False, json: bool = False) -> 
     message, code = _described(error, debug)
     say(f"Error: {message}")
     if json:
-        with suppress(OSError):  # it may be standard output that failed
-            sys.stdout.write(dumps({"error": message, "exit_code": code}) + "\n")
-            sys.stdout.flush()
+        _print_json(message, code)
+    if isinstance(error, OSError):
+        _forget_output()
     return code
+
+
+def _print_json(message: str, code: int) -> None:
+    with suppress(OSError):  # it may be standard output that failed
+        sys.stdout.write(dumps({"error": message, "exit_code": code}) + "\n")
+        sys.stdout.flush()
 
 
 def _described(error: Any, debug: bool) -> tuple[str, int]:
@@ -92,6 +115,8 @@ def _described(error: Any, debug: bool) -> tuple[str, int]:
             return str(error), error.code
         case GlassloopError():
             return str(error), FAILED
+        case OSError(errno=errno.ENOSPC | errno.EDQUOT, filename=None):
+            return "The output could not be written: no space is left. Make room, or write it elsewhere.", FAILED
         case _ if callable(getattr(error, "format_message", None)):
             return _wrong_usage(error), int(getattr(error, "exit_code", USAGE))
         case _:
@@ -109,9 +134,11 @@ def _wrong_usage(error: Any) -> str:
 
 def say(sentence: str) -> None:
     """One line on stderr; the answer alone goes to stdout."""
-    with suppress(OSError):  # nobody reads it
+    try:
         sys.stderr.write(f"{printable(sentence)}\n")
         sys.stderr.flush()
+    except OSError:  # nobody reads it
+        _forget_output()
 
 
 def leave_at_once(code: int) -> NoReturn:

@@ -68,7 +68,7 @@ def read_run(url: str, given: str) -> tuple[RunRow, list[Event]]:
         Problem: there is no such run, or several begin like that.
     """
     if is_missing(url):
-        raise _unknown(given, url)
+        raise unknown(given, url)
     with Background() as background, opened(url, background) as store:
         return find_run(store, background, given)
 
@@ -80,7 +80,7 @@ def read_tree(url: str, given: str) -> tuple[RunRow, list[Event], list[Event]]:
         Problem: there is no such run, or several begin like that.
     """
     if is_missing(url):
-        raise _unknown(given, url)
+        raise unknown(given, url)
     with Background() as background, opened(url, background) as store:
         row, events = find_run(store, background, given)
         return row, events, with_below(store, background, events)
@@ -101,7 +101,7 @@ def find_run(store: Store, background: Background, given: str) -> tuple[RunRow, 
         events = background.call(store.journal.read(_full_id(store, background, given)))
     row = summarize(events)
     if row is None:
-        raise _unknown(given, store.url)
+        raise unknown(given, store.url)
     return row, events
 
 
@@ -134,12 +134,13 @@ def _full_id(store: Store, background: Background, given: str) -> str:
     rows = background.call(store.journal.runs(RunFilter(limit=_MOST, roots="." not in given)))
     found = [row.id for row in rows if row.id.startswith((given, f"run_{given}"))]
     if not given or not found:
-        raise _unknown(given, store.url)
+        raise unknown(given, store.url)
     if len(found) > 1:
         few = ", ".join(found[:_FEW]) + (f" and {len(found) - _FEW} more" if len(found) > _FEW else "")
         raise Problem(f"{len(found)} runs begin with {given!r}: {few}.")
     return found[0]
 
 
-def _unknown(given: str, url: str) -> Problem:
+def unknown(given: str, url: str) -> Problem:
+    """What there is to say about a run that a store does not hold."""
     return Problem(f"There is no run {given!r} in {url}; `glassloop runs list` shows those that there are.")

@@ -12,7 +12,7 @@ from glassloop.cli.keyboard import login
 from glassloop.cli.options import limits_of
 from glassloop.cli.output import View
 from glassloop.cli.problems import UsageProblem, say
-from glassloop.cli.recorded import find_run, opened, with_below
+from glassloop.cli.recorded import find_run, is_missing, opened, unknown, with_below
 from glassloop.cli.running import Options, asker, chosen_model, conclude, watched
 from glassloop.cli.signals import ended_by_signals
 from glassloop.cli.target import Target
@@ -70,9 +70,14 @@ def go_on(
         given: store, model and `--yes`.
         decisions: about calls that wait.
         changed: the limits that are new (`limits_of`).
+
+    Raises:
+        Problem: there is no such run, several begin like that, or a decision is not theirs to take.
     """
     from glassloop.journal.state import fold
 
+    if is_missing(given.store):
+        raise unknown(given_run, given.store)
     ask = asker(given, target.agent)
     with (
         ended_by_signals(),

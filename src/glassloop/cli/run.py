@@ -65,7 +65,15 @@ def _question(given: str | None) -> str:
         if given is None and sys.stdin.isatty():
             raise UsageProblem('What is the question? Write it after FILE:AGENT, e.g. glassloop run f.py:agent "...".')
         given = sys.stdin.read()
-    text = (given or "").encode("utf-8", "replace").decode().strip()
+    text = _read_as_utf8(given or "").strip()
     if not text:
         raise UsageProblem("The question is empty.")
     return text
+
+
+def _read_as_utf8(text: str) -> str:
+    """`text` without half characters: bytes that the locale could not read (PEP 383) are read as UTF-8."""
+    try:
+        return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    except UnicodeEncodeError:
+        return text.encode("utf-8", "replace").decode()

@@ -23,6 +23,7 @@ from glassloop.cli.watching import Ask, Begin, Interrupted, Said, watch
 from glassloop.core.context import Identity
 from glassloop.core.errors import ConfigurationError
 from glassloop.core.limits import Limits
+from glassloop.core.rendering import visible
 from glassloop.core.result import Decision, PendingApproval, RunResult
 
 if TYPE_CHECKING:
@@ -150,8 +151,12 @@ def conclude(result: RunResult, target: Target, view: View, given: Options) -> i
     code = view.end(result)
     where = "" if given.store in (DEFAULT_STORE, os.environ.get("STORE")) else f" --store {given.store}"
     if result.outcome == "waiting":
-        _explain_waiting(result, target, where)
-    elif option := _RAISE.get(result.limit or ""):
+        _explain_waiting(result)
+        if _is_lost(given):
+            say("It ends with this program, whose store is in memory: give a file as --store to decide later.")
+        else:
+            _explain_deciding(result, target, where)
+    elif (option := _RAISE.get(result.limit or "")) and not _is_lost(given):
         say(f"Go on with: glassloop runs resume {result.run_id} {target.text}{where} {option}")
     return code
 
@@ -170,14 +175,23 @@ def approve(pending: PendingApproval) -> Said:
     return "park" if pending.kind == "question" else Decision("approve", by=login())
 
 
-def _explain_waiting(result: RunResult, target: Target, where: str) -> None:
-    """Say which calls wait and how to decide about them."""
+def _is_lost(given: Options) -> bool:
+    """Whether nobody can go on with a run after this process."""
+    return given.store.startswith("memory:")
+
+
+def _explain_waiting(result: RunResult) -> None:
+    """Say which calls wait."""
     calls = "call waits" if len(result.pending) == 1 else "calls wait"
     say(f"{len(result.pending)} {calls} for a human's decision:")
     for pending in result.pending:
         say(f"  {pending.approval_id}  {_waits_for(pending)}")
         if (plan := plan_of(pending)) is not None:
             show_plan(plan)
+
+
+def _explain_deciding(result: RunResult, target: Target, where: str) -> None:
+    """Say how to decide about calls that wait."""
     first = result.pending[0].approval_id if result.pending else "APPROVAL"
     if result.pending and result.pending[0].role:
         where = f" --role {result.pending[0].role}{where}"
@@ -192,7 +206,12 @@ def _explain_waiting(result: RunResult, target: Target, where: str) -> None:
 
 def _waits_for(pending: PendingApproval) -> str:
     if pending.kind == "question":
-        choices = f"  ({', '.join(pending.choices)})" if pending.choices else ""
-        return f"{pending.tool} asks: {pending.summary}{choices}"
+        choices = f"  ({_flat(', '.join(pending.choices))})" if pending.choices else ""
+        return f"{pending.tool} asks: {_flat(pending.summary)}{choices}"
     role = f", needs the role {pending.role}" if pending.role else ""
-    return f"{pending.summary}  (risk {pending.risk}{role})"
+    return f"{_flat(pending.summary)}  (risk {pending.risk}{role})"
+
+
+def _flat(text: str) -> str:
+    """On one line, that nothing in it leaves or turns around."""
+    return visible(" ".join(text.split()))

@@ -12,11 +12,12 @@ from glassloop.cli.problems import OK, UsageProblem
 if TYPE_CHECKING:
     from glassloop.core.events import Event
 
-runs = typer.Typer(
-    help="List and show recorded runs, and go on with one.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+_GROUP = """\b
+Examples:
+  glassloop runs list --status waiting
+  glassloop runs show run_0m7x3k
+  glassloop runs resume run_0m7x3k orders.py:agent --approve appr_0m7x3m
+"""
 
 _LIST = """\b
 Examples:
@@ -38,6 +39,13 @@ Examples:
   glassloop runs resume run_0m7x3k orders.py:agent --answer appr_0m7x3m="the blue one"
   glassloop runs resume run_0m7x3k examples/minimal.py:agent --max-steps 40
 """
+
+runs = typer.Typer(
+    help="List and show recorded runs, and go on with one.",
+    epilog=_GROUP,
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
 
 
 @runs.command("list", epilog=_LIST)

@@ -7,8 +7,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import NoReturn
 
@@ -46,11 +46,28 @@ def insist_on_interrupts() -> None:
         signal.signal(signal.SIGINT, _raise)
 
 
+class Insistent:
+    """A handler whose signal is sent again, too, until it has been called.
+
+    Args:
+        act: what it does.
+    """
+
+    def __init__(self, act: Callable[[int], None]) -> None:
+        self._act = act
+
+    def __call__(self, number: int, frame: FrameType | None) -> None:
+        """Handle a signal."""
+        if _insisting is not None:
+            _insisting.heard()
+        self._act(number)
+
+
 class _Insisting:
     """The numbers of signals that came and were not heard lie in a socket (`signal.set_wakeup_fd`)."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # a second signal may come while the first one is being heard
         self._main = threading.get_ident()
         self._unheard, self._came = socket.socketpair()
         self._unheard.setblocking(False)
@@ -60,8 +77,8 @@ class _Insisting:
 
     def heard(self) -> None:
         """All that came is being dealt with."""
-        with self._lock:
-            while select.select([self._unheard], [], [], 0)[0]:
+        with self._lock, suppress(BlockingIOError):  # nothing is left, whoever has read it
+            while True:
                 self._unheard.recv(64)
 
     def _repeat(self) -> None:
@@ -73,7 +90,8 @@ class _Insisting:
                     self._again(self._unheard.recv(1, socket.MSG_PEEK)[0])
 
     def _again(self, number: int) -> None:
-        if signal.getsignal(number) is _raise:
+        handler = signal.getsignal(number)
+        if handler is _raise or isinstance(handler, Insistent):
             signal.pthread_kill(self._main, number)
         else:
             self._unheard.recv(1)  # somebody else's signal
