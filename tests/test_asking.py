@@ -238,7 +238,7 @@ async def test_an_approver_at_hand_is_asked_at_once() -> None:
     result = await desk(paint, calls=[call("paint", wall="north")]).run("go", approve=approve)
     assert (result.outcome, result.output) == ("completed", "north: blue")
     assert [(each.kind, each.summary, each.arguments) for each in asked] == [
-        ("call", 'paint("wall":"north")', {"wall": "north"}),
+        ("call", 'paint(wall="north")', {"wall": "north"}),
         ("question", "Which colour?", {"wall": "north"}),
     ]
 

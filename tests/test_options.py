@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -10,6 +12,7 @@ import pytest
 from glassloop import Agent, ConfigurationError, Identity, Limits, ToolDefinitionError, tool
 from glassloop.core.messages import Message, Reply, Text, UserMessage
 from glassloop.memory import Facts
+from glassloop.middleware.stack import guard
 from glassloop.models.model import ModelSettings
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.stores import open_store
@@ -104,13 +107,87 @@ async def test_an_option_that_is_none_is_refused_before_the_run(options: dict[st
         ({"settings": {"temperature": 0}}, "Agent(settings=) is of type dict: give a glassloop.ModelSettings."),
         ({"memory": Facts()}, "Agent(memory=) is of type Facts: give a list, also of one."),
         ({"memory": [Facts]}, "Agent(memory=) has the class Facts: give an instance, Facts(...)."),
-        ({"middleware": [3]}, "Agent(middleware=) has a value of type int, which has no __call__."),
         ({"name": 5}, "Agent(name=) is of type int: give a text."),
     ],
 )
 def test_an_argument_of_another_type_is_refused_when_the_agent_is_made(arguments: dict[str, Any], said: str) -> None:
     with pytest.raises(ConfigurationError, match=f"^{re.escape(said)}$"):
         Agent(ScriptedModel([]), **arguments)
+
+
+async def one_argument(call: Any) -> Any: ...
+
+
+async def three_arguments(call: Any, next: Any, more: Any) -> Any: ...
+
+
+def not_async(call: Any, next: Any) -> int:
+    return 5
+
+
+class NotAsync:
+    def __call__(self, call: Any, next: Any) -> None: ...
+
+
+class Counted:
+    """Right, and counts."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    async def __call__(self, call: Any, next: Any) -> Any:
+        self.calls += 1
+        return await next(call)
+
+    async def method(self, call: Any, next: Any) -> Any:
+        return await self(call, next)
+
+    async def more(self, more: int, call: Any, next: Any) -> Any:
+        return await self(call, next)
+
+    def promised(self, call: Any, next: Any) -> Awaitable[Any]:
+        return self(call, next)
+
+    def passed_on(self, call: Any, next: Any) -> Any:
+        return self(call, next)
+
+    def wrapped(self) -> Any:
+        @functools.wraps(self.method)
+        def wrapper(*arguments: Any) -> Any:
+            return self.method(*arguments)
+
+        return wrapper
+
+
+AS_IT_SHOULD_BE = "make it async def layer(call, next)"
+
+
+@pytest.mark.parametrize(
+    ("layer", "said"),
+    [
+        (3, " has a value of type int, which has no __call__."),
+        (Counted, " has the class Counted: give an instance, Counted(...)."),
+        (one_argument, f": one_argument cannot be called with (call, next): {AS_IT_SHOULD_BE}."),
+        (three_arguments, f": three_arguments cannot be called with (call, next): {AS_IT_SHOULD_BE}."),
+        (not_async, f": not_async is not async: {AS_IT_SHOULD_BE}, with `await next(call)` in it."),
+        (NotAsync(), f": NotAsync is not async: {AS_IT_SHOULD_BE}, with `await next(call)` in it."),
+    ],
+)
+def test_a_layer_of_another_shape_is_refused_when_it_is_given(layer: Any, said: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"^{re.escape('Agent(middleware=)' + said)}$"):
+        Agent(ScriptedModel([]), middleware=[layer])
+    agent = Agent(ScriptedModel([]))
+    with pytest.raises(ConfigurationError, match=re.escape(said)):
+        agent.middleware = [layer]
+    with pytest.raises(ConfigurationError, match=f"^{re.escape('guard(...)' + said)}$"):
+        guard(add, layer)
+
+
+async def test_a_layer_may_be_anything_that_is_awaited_with_a_call_and_what_comes_next() -> None:
+    one = Counted()
+    layers: list[Any] = [one, one.method, functools.partial(one.more, 1), one.promised, one.passed_on, one.wrapped()]
+    agent = Agent(ScriptedModel([call("add", a=1, b=1), "done"]), [add], middleware=layers)
+    assert ((await agent.run("go")).output, one.calls) == ("done", len(layers))
 
 
 def test_a_limit_is_a_number() -> None:

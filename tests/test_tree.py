@@ -362,16 +362,20 @@ async def test_the_same_task_side_by_side_is_refused_in_words() -> None:
 
 
 async def test_a_run_below_that_has_ended_is_not_held_in_memory() -> None:
+    def in_memory() -> int:
+        gc.collect()
+        return sum(isinstance(each, State) and "." in each.run_id for each in gc.get_objects())
+
+    before = in_memory()  # the traceback of a test that failed, for one, holds what that test had
     held: list[int] = []
 
     def answer(request: ModelRequest) -> Any:
-        gc.collect()
-        held.append(sum(isinstance(each, State) and "." in each.run_id for each in gc.get_objects()))
+        held.append(in_memory())
         return call("below", task=str(len(held))) if len(held) < 6 else "done"
 
     below = speaker("below")
     await Agent(ScriptedModel(answer), [agent_tool(below)], name="top", limits=Limits(repetition=None)).run("go")
-    assert max(held) == 0
+    assert max(held) <= before
 
 
 async def test_a_run_below_goes_on_with_its_root_alone() -> None:

@@ -55,7 +55,8 @@ class Agent(Runnable, Generic[OutputT]):
 
     Raises:
         ToolDefinitionError: something in `tools` cannot be a tool, or two have one name.
-        ConfigurationError: an argument is not of its type, a layer is given twice, or the output type has no JSON form.
+        ConfigurationError: an argument is not of its type, a layer is none or is given twice, or the output type has no
+            JSON form.
     """
 
     def __init__(
@@ -127,7 +128,12 @@ class Agent(Runnable, Generic[OutputT]):
 
     @middleware.setter
     def middleware(self, given: Sequence[Middleware]) -> None:
-        self._middleware = _listed("middleware", given, "__call__")
+        self._middleware = _listed("middleware", given)
+        if self._middleware:
+            from glassloop.middleware.shape import check_layer
+
+            for layer in self._middleware:
+                check_layer(layer, "Agent(middleware=)")
         self.layers = tuple(tool_layers(self._middleware))
         self.ask = model_stack(self._middleware)
 

@@ -26,7 +26,6 @@ from glassloop.core.ids import root_of
 from glassloop.core.messages import Message, UserMessage
 from glassloop.core.result import Decision, RunResult, misfit
 from glassloop.holding import check_readable, end_unheard, hand_over, held, session_length
-from glassloop.journal.deferred import record_answer, tell_parent
 from glassloop.journal.media import contents, recall
 from glassloop.journal.projection import WITHDRAW, ApprovalFilter, summarize
 from glassloop.journal.recorder import Recorder, Subscriber, now_ms
@@ -36,6 +35,7 @@ from glassloop.memory.turn import HandedOver, handed_over, turn_of
 from glassloop.middleware.approval import decided
 from glassloop.options import RunOptions
 from glassloop.results import raise_for, whole_result
+from glassloop.run import Driven
 from glassloop.stores import Store
 from glassloop.stores.owner import this_process
 from glassloop.tree import Driving, Tree, with_below
@@ -79,6 +79,8 @@ async def go_on(
     letting_go: Callable[[], bool] = lambda: False,
 ) -> RunResult:
     """Take a run over, whatever it was cut off in, and drive it until it rests; raises like `Agent.resume`."""
+    from glassloop.journal.deferred import tell_parent
+
     known = await _read(store, run_id, runs)
     started = known.started
     await tell_parent(store.journal, known.events)
@@ -146,13 +148,26 @@ async def _as_root(runs: Runnable, driving: Driving, told: HandedOver | None = N
     recorder.turn, recorder.apart = partial(turn_of, before=told), tree.store.sessions_url is not None
     try:
         with tree.driven(driving):
-            yield
+            try:
+                yield
+            except asyncio.CancelledError:
+                await _interrupted(driving)
+                raise
     except asyncio.CancelledError as error:
         error.result = await tree.result_of(runs, driving)  # type: ignore[attr-defined] - documented
         raise
     finally:
         if recorder.clean:
             await hand_over(tree.store, recorder)
+
+
+async def _interrupted(driving: Driving) -> None:
+    """Have the run end, or be let go of, where it was cancelled before its loop could do that, or while it did."""
+    recorder = driving.recorder
+    if recorder.state.finished is None and not recorder.state.rested:
+        run = Driven(recorder=recorder, letting_go=driving.letting_go, close_below=driving.close_below)
+        await run.interrupted()
+    await recorder.commit()
 
 
 async def _result(runs: Runnable, driving: Driving) -> RunResult:
@@ -219,6 +234,8 @@ def _check_fit(approval_id: str, decision: Decision | bool, kind: str, choices: 
 
 async def _answer_below(store: Store, root: str, answer: ApprovalDecided, decision: Decision | bool) -> bool:
     """Record a decision on a call of a run below; False where none waits for it."""
+    from glassloop.journal.deferred import record_answer
+
     for row in await store.journal.approvals(ApprovalFilter(id=answer.approval_id)):
         if row.run_id != root and root_of(row.run_id) == root and row.mode != "defer":
             if row.decision not in (None, WITHDRAW):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 from collections.abc import AsyncGenerator, Generator, Sequence
@@ -10,7 +11,7 @@ from functools import partial
 
 from glassloop.core.context import Identity
 from glassloop.core.errors import Conflict, Fenced, StoreError
-from glassloop.core.events import EVENT_TYPES, DriverClaimed, Event, RunStarted, SessionTold, Unknown
+from glassloop.core.events import EVENT_TYPES, DriverClaimed, DriverRested, Event, RunStarted, SessionTold, Unknown
 from glassloop.core.messages import Message
 from glassloop.journal.moves import Finish
 from glassloop.journal.projection import ApprovalFilter, RunFilter
@@ -160,10 +161,21 @@ async def _close(store: Store, run_id: str, session: str | None, end: Finish) ->
     recorder = Recorder(store.journal, state, epoch=state.epoch + 1, history=before)
     recorder.record(DriverClaimed(recorder.epoch, str(this_process()), len(before)))
     recorder.turn, recorder.apart = partial(turn_of, before=handed_over(events, before)), store.sessions_url is not None
-    await recorder.commit()  # claimed before those below it are ended
-    await close_below(store, run_id, recorder.epoch)
-    await close(recorder, end)
+    try:
+        await recorder.commit()  # claimed before those below it are ended
+        await close_below(store, run_id, recorder.epoch)
+        await close(recorder, end)
+    except asyncio.CancelledError:
+        await _let_go(recorder)
+        raise
     await hand_over(store, recorder)
+
+
+async def _let_go(recorder: Recorder) -> None:
+    """Leave a run, of which this process said that it drives it, to any other driver: it lives on, and does not."""
+    if recorder.state.finished is None:
+        recorder.record(DriverRested(waiting=False))
+    await recorder.commit()
 
 
 def session_length(events: Sequence[Event]) -> int | None:

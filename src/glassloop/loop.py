@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 from glassloop.core.errors import FatalToolError, ModelError
 from glassloop.core.events import AttemptFailed, ModelReplied, ToolStarted
@@ -85,22 +85,20 @@ async def _ask(run: Run, index: ToolIndex, specs: tuple[ToolSpec, ...], move: As
 
 
 async def _run_calls(run: Run, index: ToolIndex, calls: Sequence[ToolCall]) -> None:
-    """Run the calls of one step side by side; a sequential tool is a barrier.
+    """Run calls of one step side by side.
 
     The reply becomes durable before a write begins, and within moments where all calls read; results of reads with the
     next model request, in one append for the whole step.
     """
     soon = run.recorder.commit_soon()
     try:
-        for batch in _batches(index, calls):
-            _raise_if_cancelled(run)
-            if len(batch) == 1:
-                # a task of its own, too: before Python 3.13 a TaskGroup of the tool leaves its cancellation on its task
-                await asyncio.create_task(_run_call(run, index, batch[0]))
-                continue
+        if len(calls) == 1:
+            # a task of its own, too: before Python 3.13 a TaskGroup of the tool leaves its cancellation on its task
+            await asyncio.create_task(_run_call(run, index, calls[0]))
+        else:
             async with asyncio.TaskGroup() as group:
                 # waited for in here: Python 3.11's group takes back its cancellation of this task only then
-                await asyncio.wait([group.create_task(_run_call(run, index, call)) for call in batch])
+                await asyncio.wait([group.create_task(_run_call(run, index, call)) for call in calls])
     except FatalToolError as error:
         run.abort(error)
     except BaseExceptionGroup as failures:
@@ -110,21 +108,6 @@ async def _run_calls(run: Run, index: ToolIndex, calls: Sequence[ToolCall]) -> N
         run.abort(first)
     finally:
         soon.cancel()
-
-
-def _batches(index: ToolIndex, calls: Sequence[ToolCall]) -> Iterator[list[ToolCall]]:
-    batch: list[ToolCall] = []
-    for call in calls:
-        tool = index.find(call.name)
-        if tool is None or not tool.sequential:
-            batch.append(call)
-            continue
-        if batch:
-            yield batch
-        yield [call]
-        batch = []
-    if batch:
-        yield batch
 
 
 async def _run_call(run: Run, index: ToolIndex, call: ToolCall) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import atexit
+import contextlib
 import contextvars
 import os
 import threading
@@ -14,6 +15,8 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 _EXIT_S = 5.0
+_CANCELLED_S = 15.0
+"""Longest wait for a run that Ctrl-C has cancelled: a write gets 5 s to come to its end, and 5 s more to stop."""
 
 
 class _Portal:
@@ -73,7 +76,8 @@ def run_in_portal(work: Coroutine[Any, Any, T]) -> T:
         return done.result()
     except KeyboardInterrupt:
         loop.call_soon_threadsafe(lambda: [one.cancel() for one in task])
-        done.exception(timeout=10)
+        with contextlib.suppress(TimeoutError):
+            done.exception(_CANCELLED_S)
         raise
 
 

@@ -75,10 +75,10 @@ def raise_for(result: RunResult, cause: RunError | None, on_limit: OnLimit) -> R
     """
     message = result.message or f"The run ended: {result.outcome}."
     error: RunError | None = None
-    if result.outcome == "failed" and isinstance(cause, ModelError | FatalToolError):
+    if result.outcome == "failed" and isinstance(cause, ModelError):
         error = cause
     elif result.outcome == "failed" and result.error_kind == "fatal_tool":
-        error = FatalToolError(message)
+        error = cause if isinstance(cause, FatalToolError) else FatalToolError(message)
     elif result.outcome == "failed":
         error = ModelError(message, kind=result.error_kind or "protocol")  # pyright: ignore[reportArgumentType] - as recorded
     elif result.outcome == "limited" and on_limit == "raise":

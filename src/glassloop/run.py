@@ -29,6 +29,7 @@ from glassloop.core.events import (
     UndoFinished,
     UndoStarted,
 )
+from glassloop.core.insist import insist
 from glassloop.core.messages import Reply, ResultStatus, ToolResult
 from glassloop.core.usage import Usage
 from glassloop.journal.allowance import Allowance
@@ -87,7 +88,8 @@ class Driven:
         self.task = asyncio.current_task()
         self.cancels = self.task.cancelling() if self.task else 0
         state, limits = self.recorder.state, self.recorder.state.limits
-        clock = asyncio.timeout(None if limits.seconds is None else limits.seconds - state.active_ms / 1000)
+        left = None if limits.seconds is None else limits.seconds - state.active_ms / 1000
+        clock = self.recorder.stopwatch.limit(left)
         try:
             async with clock:
                 yield
@@ -95,7 +97,7 @@ class Driven:
             if not clock.expired():
                 raise
             text = f"The run used its {limits.seconds:g} seconds without finishing."
-            await self.finish(Finish("limited", limit="seconds", message=text))
+            await self.finish(Finish("limited", output=state.said, limit="seconds", message=text))
         except asyncio.CancelledError:
             await self.interrupted()
             raise
@@ -117,7 +119,8 @@ class Driven:
         if self.letting_go():
             self.recorder.record(DriverRested(waiting=False))
             return await self.recorder.commit()
-        return await self.finish(Finish("cancelled", message="The run was cancelled."))
+        output = self.recorder.state.said
+        return await self.finish(Finish("cancelled", output=output, message="The run was cancelled."))
 
     async def finish(self, end: Finish) -> None:
         """End the runs below, give every open call its result, then close the run.
@@ -192,6 +195,7 @@ class Run(Driven):
             self.prices.rates,
             self.model.name,
             index.undoable,
+            index.sequential,
             view,
             self.left(),
             output=self.output,
@@ -286,7 +290,7 @@ class Run(Driven):
     async def _summary(self, move: Summarize, model: Model) -> Reply:
         """Ask, as for a step, but without tools and without anybody watching."""
         wanted = move.wanted
-        settings = ModelSettings(timeout=self.settings.timeout)
+        settings = ModelSettings(timeout=self.settings.timeout, idle_timeout=self.settings.idle_timeout)
         if wanted.model is None:
             extra = {key: value for key, value in self.settings.extra.items() if key != "tools"}
             settings = replace(settings, extra=extra)
@@ -306,7 +310,7 @@ class Run(Driven):
         if call is not None:
             result = ToolResult(call_id, call.name, str(error), "error")
             self.recorder.record(ToolFinished(call_id, result, 0.0))
-        self.recorder.record(ToolAborted(call_id, str(error)))
+        self.recorder.record(ToolAborted(call_id, str(error), error.kind))
 
     async def undo(self, index: ToolIndex, done: ToolFinished) -> None:
         """Undo one finished write; its start is journaled, so that a crash never repeats it."""
@@ -327,7 +331,7 @@ class Run(Driven):
             undo = partial(tool.undo, context) if takes_context_first(tool.undo) else tool.undo
             async with asyncio.timeout(UNDO_SECONDS):
                 if inspect.iscoroutinefunction(undo):
-                    await undo(arguments, value)
+                    await insist(undo(arguments, value), f"The undo of {tool.name}")
                 else:
                     await run_in_thread(lambda: undo(arguments, value))
         except Exception as failed:  # noqa: BLE001 - the other undos must still run

@@ -26,7 +26,7 @@ class RunStream(Generic[OutputT]):
 
     Iterate it inside `async with`, or directly; leaving either way before the end cancels the run, and with it the
     request to the model and the running tools. After the last event, `run_finished`, iteration raises what `Agent.run`
-    would raise (`LimitReached`, `ModelError`, `FatalToolError`).
+    would raise (`LimitReached`, `ModelError`, `FatalToolError`); it just ends where another task has called `cancel`.
     """
 
     def __init__(self, start: Start[OutputT], output: Output[OutputT] | None = None) -> None:
@@ -35,6 +35,7 @@ class RunStream(Generic[OutputT]):
         self._events: deque[Event] = deque()
         self._news = asyncio.Event()
         self._task: asyncio.Task[RunResult[OutputT]] | None = None
+        self._cancelled: RunResult[OutputT] | None = None
         self._run_id: str | None = None
         self._whole = False
 
@@ -45,15 +46,16 @@ class RunStream(Generic[OutputT]):
 
     @property
     def result(self) -> RunResult[OutputT]:
-        """The result, once the run rests.
+        """The result, once the run rests: also of one that was cancelled, by `cancel` or by leaving the stream.
 
         Raises:
             RuntimeError: it does not rest yet.
             RunError: what `Agent.run` would have raised.
+            asyncio.CancelledError: it was cancelled before it had begun.
         """
         if self._task is None or not self._task.done():
             raise RuntimeError("The run has not finished: read the stream to its end first.")
-        return self._task.result()
+        return self._cancelled or self._task.result()
 
     def __aiter__(self) -> AsyncGenerator[Event]:
         # not kept here: a loop that is left early drops the generator, and with it the run, at once
@@ -113,7 +115,8 @@ class RunStream(Generic[OutputT]):
                     break
                 self._news.clear()
                 await self._news.wait()
-            task.result()
+            if not task.cancelled():  # that the run was stopped is no cancellation of whoever reads
+                task.result()
         finally:
             await self.cancel()
 
@@ -124,7 +127,11 @@ class RunStream(Generic[OutputT]):
         return self._task
 
     async def _run(self) -> RunResult[OutputT]:
-        return await self._start(self._take)
+        try:
+            return await self._start(self._take)
+        except asyncio.CancelledError as error:
+            self._cancelled = getattr(error, "result", None)
+            raise
 
     def _take(self, event: Event) -> None:
         self._run_id = self._run_id or root_of(event.run_id)

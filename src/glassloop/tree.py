@@ -7,12 +7,13 @@ it, and when one waits for a human the whole tree rests.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from glassloop.core.errors import ConfigurationError, RunError, StoreError
+from glassloop.core.errors import ConfigurationError, RunError, StoreError, ToolError
 from glassloop.core.events import DriverClaimed, JournalData, RunContinued, RunStarted
 from glassloop.core.ids import child_id, root_of
 from glassloop.core.messages import ToolCall, UserMessage
@@ -50,6 +51,9 @@ class Driving:
         options: what it is driven with.
         rates: what its model costs, USD per token in and out.
         error: the exception behind an outcome `failed`.
+        task: the task that drives it.
+        cancels: cancellations of that task that are not this run's.
+        stops: one of its calls has ended it, and the others are cancelled.
     """
 
     tree: Tree
@@ -58,6 +62,9 @@ class Driving:
     options: RunOptions
     rates: Rates = None
     error: RunError | None = None
+    task: asyncio.Task[Any] | None = None
+    cancels: int = 0
+    stops: bool = False
 
     @property
     def run_id(self) -> str:
@@ -75,6 +82,14 @@ class Driving:
         failed, or another driver has taken the tree over, and somebody goes on with both.
         """
         return self.run_id != root_of(self.run_id) or self.tree.letting_go()
+
+    def ends(self) -> bool:
+        """Whether what it is doing is being cancelled."""
+        return self.stops or (self.task is not None and self.task.cancelling() > self.cancels)
+
+    def drives_below(self) -> bool:
+        """Whether a run that this one has begun is driven now."""
+        return any(run_id.rpartition(".")[0] == self.run_id for run_id in self.tree.asked)
 
     async def close_below(self) -> None:
         """End the runs below this one that have not ended; called before this one ends."""
@@ -114,16 +129,17 @@ class Tree:
         options: of the root.
         subscribers: told of all their events.
         letting_go: whether a cancellation means that this process stops, and not that the runs do.
+        asked: the runs below that a call, or the code of a flow, is waiting for.
     """
 
     store: Store
     options: RunOptions
     subscribers: Sequence[Subscriber] = ()
     letting_go: Callable[[], bool] = lambda: False
+    asked: set[str] = field(default_factory=set[str])
     _driven: dict[str, Driving] = field(default_factory=dict[str, Driving])
     _rested: dict[str, Spent] = field(default_factory=dict[str, Spent])
     _open: set[str] = field(default_factory=set[str])
-    _asked: set[str] = field(default_factory=set[str])
 
     @property
     def has_children(self) -> bool:
@@ -147,6 +163,8 @@ class Tree:
         """Take account of a run while it is driven; the first is the root."""
         self._rested.pop(driving.run_id, None)
         self._driven[driving.run_id] = driving
+        driving.task = task = asyncio.current_task()
+        driving.cancels = task.cancelling() if task else 0
         try:
             yield
         finally:
@@ -193,16 +211,16 @@ class Tree:
         """See `Driving.run` and `Driving.call`."""
         run_id = child_id(parent.run_id, key)
         if run_id.count(".") > DEEPEST:
-            raise ConfigurationError(f"Runs begin runs {DEEPEST} deep here: does an agent begin itself?")
-        if run_id in self._asked:
+            raise ToolError(f"{runs.name} was not begun: runs begin runs {DEEPEST} deep at most. Do it without.")
+        if run_id in self.asked:
             raise ConfigurationError(f"{runs.name} does this already, side by side: give each of the two a key.")
-        self._asked.add(run_id)
+        self.asked.add(run_id)
         try:
             driving = await self._begun(parent, run_id, runs, input, call, decided)
             if driving.recorder.state.finished is None:
                 await self._drive(driving, runs)
         finally:
-            self._asked.discard(run_id)
+            self.asked.discard(run_id)
         state, values = driving.recorder.state, driving.recorder.values
         return runs.completed(await whole_result(self.store.journal, state, values))
 

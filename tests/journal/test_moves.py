@@ -110,7 +110,7 @@ def test_a_paused_reply_goes_on() -> None:
 def test_an_empty_reply_is_nudged_once_and_then_fails() -> None:
     nudged = [started(), ASKED, says("")]
     assert move(nudged) == Nudge("empty_reply")
-    end = move([*nudged, Nudged(UserMessage(NUDGES["empty_reply"]), "empty_reply"), ASKED, says(" ")])
+    end = move([*nudged, Nudged(UserMessage(NUDGES["empty_reply"]), "empty_reply"), ASKED, says(" \u200b")])
     assert isinstance(end, Finish)
     assert (end.outcome, end.error_kind) == ("failed", "empty_reply")
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -18,12 +20,14 @@ from glassloop.core.events import (
     DriverClaimed,
     DriverRested,
     Event,
+    ModelReplied,
     Nudged,
     RunContinued,
     RunFinished,
     RunStarted,
+    ToolFinished,
 )
-from glassloop.core.messages import UserMessage
+from glassloop.core.messages import Reply, ToolCall, ToolResult, UserMessage
 from glassloop.journal.journal import MemoryJournal
 from glassloop.journal.recorder import Recorder
 from glassloop.journal.state import State, fold
@@ -140,3 +144,79 @@ async def test_a_claim_that_was_written_when_its_commit_was_cancelled_fences_nob
         with pytest.raises(Fenced):
             await other.commit()
     assert not other.clean
+
+
+class CutOff(MemoryJournal):
+    """A journal whose next reader is cancelled."""
+
+    cuts = False
+
+    async def read(self, run_id: str, after: int = 0) -> list[Event]:
+        if self.cuts:
+            self.cuts = False
+            raise asyncio.CancelledError
+        return await super().read(run_id, after)
+
+
+async def test_what_was_cut_off_while_it_made_way_for_another_is_still_to_be_written() -> None:
+    journal = CutOff()
+    recorder = Recorder(journal, State(run_id="run_1"), epoch=1)
+    recorder.record(RunStarted("agent", "f", Identity(), UserMessage("go"), Limits()))
+    await recorder.commit()
+    await journal.append("run_1", [Event("run_1", 0, 0, 0, CancelRequested())], after=None, epoch=None)
+    recorder.record(RunFinished("cancelled"))
+    journal.cuts = True
+    with pytest.raises(asyncio.CancelledError):
+        await recorder.commit()
+    await recorder.commit()
+    types = [event.type for event in await journal.read("run_1")]
+    assert types == ["run_started", "cancel_requested", "run_finished"]
+    assert recorder.clean
+
+
+async def test_what_happens_during_a_transaction_stands_behind_it(tmp_path: Path) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+
+    def work(_: Any) -> tuple[None, Nudged]:
+        began.set()
+        assert goes_on.wait(30)
+        return None, Nudged(UserMessage("in it"), "promised")
+
+    async with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        recorder = Recorder(store.journal, State(run_id="run_1"), epoch=1)
+        recorder.record(RunStarted("agent", "f", Identity(), UserMessage("go"), Limits()))
+        transacting = asyncio.create_task(recorder.transact(work))
+        assert await asyncio.to_thread(began.wait, 30)
+        recorder.record(Nudged(UserMessage("meanwhile"), "empty_reply"))
+        goes_on.set()
+        await transacting
+        await recorder.commit()
+        assert recorder.state == fold(await store.journal.read("run_1"))
+
+
+@pytest.mark.parametrize("cancelled", [False, True])
+async def test_a_transaction_that_was_cancelled_too_late_has_its_one_result(tmp_path: Path, cancelled: bool) -> None:
+    began, goes_on = threading.Event(), threading.Event()
+    done = ToolFinished("call_1", ToolResult("call_1", "pay", "paid"), 0.0)
+
+    def work(_: Any) -> tuple[None, ToolFinished]:
+        began.set()
+        assert goes_on.wait(30)
+        return None, done
+
+    async with open_store(f"sqlite:///{tmp_path}/a.db") as store:
+        recorder = Recorder(store.journal, State(run_id="run_1"), epoch=1)
+        recorder.record(RunStarted("agent", "f", Identity(), UserMessage("go"), Limits()))
+        recorder.record(ModelReplied(Reply((ToolCall("call_1", "pay"),)), 0.0))
+        transacting = asyncio.create_task(recorder.transact(work))
+        assert await asyncio.to_thread(began.wait, 30)
+        if cancelled:
+            transacting.cancel()
+        goes_on.set()
+        await asyncio.wait([transacting])
+        if cancelled:
+            recorder.record(ToolFinished("call_1", ToolResult("call_1", "pay", "Not finished.", "cancelled"), 0.0))
+        await recorder.commit()
+        events = await store.journal.read("run_1")
+        assert [event.data for event in events if isinstance(event.data, ToolFinished)] == [done]
+        assert recorder.state == fold(events)

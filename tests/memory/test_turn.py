@@ -8,16 +8,20 @@ from typing import Any
 
 import pytest
 
-from glassloop import Agent, Identity, RunResult, tool
-from glassloop.core.messages import Message, Reply, ToolResult, UserMessage
+from glassloop import Agent, Identity, ModelError, RunResult, tool
+from glassloop.core.messages import Message, Reply, Text, ToolResult, UserMessage
 from glassloop.core.result import Decision
 from glassloop.memory.session import SessionBusy
 from glassloop.memory.turn import turns_of
-from glassloop.models.model import ModelRequest
+from glassloop.models.anthropic import Anthropic
+from glassloop.models.model import Model, ModelRequest
+from glassloop.models.openai_chat import OpenAIChat
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.models.sendable import sendable
 from glassloop.runtime import Runtime
 from glassloop.stores import Store, open_store
+from glassloop.testing import Conversation, ModelServer, Reaction, fail, say
+from glassloop.testing import call as calls
 
 ANN = Identity("ann", session="s")
 
@@ -188,3 +192,50 @@ async def test_what_a_run_hands_over_can_be_told_again_from_its_journal(store: S
         for turn in (first, second):
             await store.sessions.append(*turn)
         assert await store.sessions.load("s") == session
+
+
+def small(talk: Conversation) -> Reaction:
+    """A model with a small context, which dumps on demand."""
+    last = talk.messages[-1]
+    if sum(len(repr(message)) for message in talk.messages) > 12_000:
+        return fail(400, "This model's maximum context length is 8192 tokens.")
+    return calls("dump") if isinstance(last, UserMessage) and last.text == "dump" else say("ok")
+
+
+@pytest.mark.parametrize("task", ["word " * 20_000, "dump", UserMessage((Text("word " * 20_000), Text("See above.")))])
+@pytest.mark.parametrize("wire", ["openai", "anthropic"])
+async def test_a_session_outlives_a_turn_that_was_too_long_for_the_model(wire: str, task: str | UserMessage) -> None:
+    """gi-dellav/zerostack#132, open-software-network/os-clovy#250: "prompt is too long", in each later turn as well."""
+
+    def dump() -> str:
+        return "line " * 20_000
+
+    async with ModelServer(small) as server:
+        model: Model = OpenAIChat("m", base_url=server.url, api_key="k")
+        if wire == "anthropic":
+            model = Anthropic("m", base_url=server.anthropic_url, api_key="k")
+        agent = Agent(model, [dump], name="desk")
+        async with open_store("memory:") as store:
+            with pytest.raises(ModelError) as raised:
+                await agent.run(task, session="s", store=store)
+            assert raised.value.kind == "context_length"
+            for said in ("hi", "and now?"):
+                assert (await agent.run(said, session="s", store=store)).output == "ok"
+            told = [*(await store.sessions.load("s"))]
+    assert [message.text for message in told if isinstance(message, UserMessage)][1:] == ["hi", "and now?"]
+    assert "characters omitted" in str(told[0 if task != "dump" else 2])
+
+
+async def test_nor_does_what_a_human_has_let_through_make_each_later_turn_too_long(store: Store) -> None:
+    @tool(approval=True)
+    def dump() -> str:
+        return "line " * 20_000
+
+    async with ModelServer(small) as server:
+        agent = Agent(OpenAIChat("m", base_url=server.url, api_key="k"), [dump], name="desk")
+        waiting = await agent.run("dump", session="s", store=store)
+        assert (await agent.run("meanwhile", session="s", store=store)).output == "ok"
+        with pytest.raises(ModelError) as raised:
+            await agent.resume(waiting.run_id, store=store, decisions={waiting.pending[0].approval_id: True})
+        assert raised.value.kind == "context_length"
+        assert (await agent.run("hi", session="s", store=store)).output == "ok"

@@ -9,15 +9,18 @@ from typing import Any, cast
 
 import pytest
 
-from glassloop import Agent, Identity, tool
+from glassloop import Agent, Identity, LimitReached, Limits, ToolError, tool
 from glassloop.core.errors import ConfigurationError, ToolDefinitionError
-from glassloop.core.messages import ToolResult
+from glassloop.core.messages import ToolResult, UserMessage
 from glassloop.core.result import Decision, PendingApproval
 from glassloop.middleware.approval import Approval
+from glassloop.models.anthropic import Anthropic
+from glassloop.models.openai_chat import OpenAIChat
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.runtime import Runtime
 from glassloop.stores import Store, open_store
 from glassloop.teams import agent_tool
+from glassloop.testing import ModelServer, ask
 
 
 @pytest.fixture
@@ -58,7 +61,7 @@ async def test_a_call_that_is_parked_is_asked_about_when_the_run_goes_on(store: 
     result = await agent.resume(waiting.run_id, store=store, approve=approve)
     assert result.outcome == "completed"
     assert [one.status for one in result.tool_executions] == ["ok", "ok", "denied"]
-    assert paid == [1, 20]
+    assert sorted(paid) == [1, 20]
     assert sorted(asked, key=str) == sorted(waiting.pending, key=str)
 
 
@@ -188,3 +191,138 @@ async def test_a_run_that_is_cancelled_while_the_human_thinks_is_cancelled(store
         await task
     [row] = await store.journal.runs()
     assert (row.status, row.owner, paid) == ("cancelled", None, [])
+
+
+FAILURES = [EOFError("EOF when reading a line"), TimeoutError("the chat did not answer"), asyncio.CancelledError()]
+
+
+@pytest.mark.parametrize("failure", FAILURES)
+async def test_an_approver_that_fails_has_decided_nothing(store: Store, failure: BaseException) -> None:
+    """openJiuwen-ai/agent-core#971, mpfaffenberger/code_puppy#777: a callback that crashed was taken for a yes. Nor is
+    it a no, or a failure of the tool: a human still decides."""
+    agent, paid = payer(1)
+
+    async def approve(pending: PendingApproval) -> bool:
+        raise failure
+
+    waiting = await agent.run("go", store=store, approve=approve)
+    again = await agent.resume(waiting.run_id, store=store, approve=approve)
+    assert (waiting.outcome, again.outcome, paid) == ("waiting", "waiting", [])
+    [row] = await store.journal.runs()
+    assert (row.status, row.owner) == ("waiting", None)
+    done = await agent.resume(waiting.run_id, store=store, decisions={again.pending[0].approval_id: True})
+    assert (done.outcome, paid) == ("completed", [1])
+
+
+async def test_an_approver_may_say_why_not_by_raising(store: Store) -> None:
+    agent, paid = payer(1)
+
+    def approve(pending: PendingApproval) -> bool:
+        raise ToolError("Not on Fridays")
+
+    result = await agent.run("go", store=store, approve=approve)
+    assert paid == []
+    assert result.output == "Denied: pay was not run. Reason: Not on Fridays. Do not try it again."
+
+
+async def test_what_a_human_takes_is_none_of_the_seconds_of_a_run() -> None:
+    """1ay1/agentty#40: whoever takes long to approve sees the call fail for having taken too long."""
+    agent, paid = payer(1, 2)
+
+    async def approve(pending: PendingApproval) -> bool:
+        await asyncio.sleep(1.2 * pending.arguments["amount"])
+        return True
+
+    result = await agent.run("go", approve=approve, limits=Limits(seconds=2))
+    assert (result.outcome, sorted(paid)) == ("completed", [1, 2])
+    assert result.seconds < 2
+
+
+async def test_the_seconds_of_a_run_go_on_once_a_human_has_answered() -> None:
+    agent, _ = payer(1)
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        await asyncio.sleep(60)
+        return "waited"
+
+    slow = Agent(ScriptedModel([call("pay", amount=1), call("wait")]), [*agent.tools.always, wait])
+    with pytest.raises(LimitReached) as caught:
+        await slow.run("go", approve=lambda _: True, limits=Limits(seconds=0.3))
+    assert caught.value.limit == "seconds"
+
+
+@pytest.mark.parametrize("vague", [None, 0, "", ()])
+async def test_only_a_false_says_that_nobody_need_be_asked(store: Store, vague: Any) -> None:
+    """openai/openai-agents-js#1808, openai/openai-agents-python#4845: a branch without a value let the call run."""
+    paid: list[int] = []
+
+    @tool(effect="write", approval=lambda _: vague)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    result = await Agent(ScriptedModel([call("pay", amount=1)]), [pay]).run("go", store=store)
+    assert (result.outcome, paid) == ("waiting", [])
+
+
+@pytest.mark.parametrize("wire", ["chat", "messages"])
+async def test_a_model_reads_what_a_human_made_of_its_call(wire: str) -> None:
+    """langchain-ai/langchain#33787, dust-tt/dust#26943: it told the user of the amount that it had asked for itself, or
+    tried again what a human had corrected."""
+    agent, paid = payer()
+    async with ModelServer(script=[ask(call("pay", amount=100)), "done"]) as server:
+        url = server.url if wire == "chat" else server.anthropic_url
+        agent.model = (OpenAIChat if wire == "chat" else Anthropic)("test", base_url=url, api_key="k")
+        await agent.run("go", approve=lambda _: Decision("edit", arguments={"amount": 5}))
+    assert paid == [5]
+    conversation = server.requests[-1].conversation
+    assert conversation is not None
+    [told] = conversation.results
+    assert told.text == 'paid 5\n[A human changed this call before it ran. Its arguments were {"amount":5}]'
+    assert told.arguments == {"amount": 100}
+
+
+async def test_a_session_reads_what_a_human_made_of_a_deferred_call(store: Store) -> None:
+    agent, paid = payer(100)
+    ann = Identity("ann", session="s")
+    async with Runtime(agent, store=store) as runtime:
+        [held] = (await runtime.run("desk", "go", identity=ann, approvals="defer")).pending
+        sam = Identity("ann", roles=("supervisor",))
+        done = await runtime.decide(held.approval_id, Decision("edit", arguments={"amount": 5}), by=sam)
+        assert done is not None
+        assert (done.output, paid) == ("paid 5", [5])
+        last = (await store.sessions.load("s"))[-1]
+    assert isinstance(last, UserMessage)
+    assert last.text == (
+        "[A human decided on the held call of pay. paid 5\n"
+        '[A human changed this call before it ran. Its arguments were {"amount":5}]]'
+    )
+
+
+@pytest.mark.parametrize("mode", ["wait", "park"])
+async def test_nobody_is_asked_twice_about_what_they_have_denied(store: Store, mode: str) -> None:
+    """nearai/ironclaw#5192, egonSchiele/agency-lang#986: a model that does not take no for an answer asks for ever."""
+    paid: list[int] = []
+    asked: list[int] = []
+
+    @tool(effect="write", approval=True)
+    def pay(amount: int) -> str:
+        """Pay."""
+        paid.append(amount)
+        return "paid"
+
+    def deny(pending: PendingApproval) -> Decision:
+        asked.append(pending.arguments["amount"])
+        return Decision("deny", reason="Not today")
+
+    agent = Agent(ScriptedModel([call("pay", amount=each) for each in (1, 1, 2)] + ["done"]), [pay])
+    result = await agent.run("go", store=store, approve=deny if mode == "wait" else None)
+    while result.outcome == "waiting":
+        decisions = {one.approval_id: deny(one) for one in result.pending}
+        result = await agent.resume(result.run_id, store=store, decisions=decisions)
+    assert (asked, paid) == ([1, 2], [])
+    assert [one.status for one in result.tool_executions] == ["denied", "denied", "denied"]
+    assert result.tool_executions[1].content == result.tool_executions[0].content

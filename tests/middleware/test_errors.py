@@ -8,9 +8,12 @@ from typing import Any
 
 import pytest
 
-from glassloop import Agent, FatalToolError, ToolError, tool
+from glassloop import Agent, FatalToolError, RunContext, ToolError, tool
 from glassloop.core.encoding import dumps
+from glassloop.journal.ledger import DAY, Claim, MemoryLedger, Owner
 from glassloop.middleware.error import Errors
+from glassloop.middleware.idempotency import Idempotency
+from glassloop.middleware.retry import LONGEST_PAUSE_SECONDS, Retry
 from glassloop.models.scripted import ScriptedModel, call
 from glassloop.stores import open_store
 from glassloop.tools.results import CAP
@@ -217,3 +220,119 @@ async def test_nothing_of_a_write_goes_on_after_a_run_that_is_cancelled_twice() 
         await task
     left = asyncio.all_tasks() - {asyncio.current_task()}
     assert (left, done) == (set(), [])
+
+
+@pytest.mark.parametrize("said", ["", "  \n", "\u200b"])
+async def test_an_error_without_words_is_told_in_some(said: str) -> None:
+    """spring-projects/spring-ai#4518: a result that is blank reads as if the tool had found nothing."""
+
+    async def work() -> str:
+        raise ToolError(said)
+
+    result = await asked_twice(work).run("go")
+    (execution,) = result.tool_executions
+    assert (execution.status, execution.content) == ("error", "The tool reported an error without saying which.")
+
+    async def breaks() -> str:
+        raise ValueError("secret")
+
+    result = await asked_twice(breaks, middleware=[Errors(lambda error, call: said)]).run("go")
+    assert result.tool_executions[0].content == "The tool reported an error without saying which."
+
+
+@pytest.mark.parametrize("where", ["predicate", "layer", "function"])
+async def test_only_a_write_that_was_begun_may_have_happened(where: str) -> None:
+    """Whoever reads that it may have happened goes and looks, or tells the user so, though nothing was ever sent."""
+
+    @tool(effect="write", approval=lambda arguments: arguments["amount"] > 500 if where == "predicate" else False)
+    def pay(sum: int) -> str:
+        """Pay."""
+        raise ConnectionError("broken pipe")
+
+    async def layer(call: Any, next: Any) -> Any:
+        if where == "layer":
+            raise KeyError("policy")
+        return await next(call)
+
+    result = await Agent(ScriptedModel([call("pay", sum=1), "done"]), [pay], middleware=[layer]).run("go")
+    [done] = result.tool_executions
+    assert done.status == "error"
+    assert ("may have taken effect" in done.content) is (where == "function")
+
+
+@pytest.mark.parametrize("effect", ["read", "write"])
+async def test_a_call_that_timed_out_is_repeated_where_a_repetition_does_no_harm(effect: Any) -> None:
+    """ahmadrosid/nakama#449, dust-tt/dust#15731: of all failures a time-out is the one that a retry is for."""
+    tries: list[bool] = []
+
+    @tool(effect=effect, idempotent=True, retries=9, timeout=1)
+    async def fetch(context: RunContext[None]) -> str:
+        """Fetch."""
+        tries.append(context.cancelled.is_set())
+        if len(tries) == 1:
+            await asyncio.sleep(60)
+        return "fetched"
+
+    result = await Agent(ScriptedModel([call("fetch"), "done"]), [fetch]).run("go")
+    assert [done.content for done in result.tool_executions] == ["fetched"]
+    assert len(tries) > 1
+    assert not any(tries)
+
+
+async def test_a_call_that_is_always_late_is_repeated_as_often_as_it_says() -> None:
+    tries: list[int] = []
+
+    @tool(retries=1, timeout=0.05)
+    async def fetch() -> str:
+        """Fetch."""
+        tries.append(1)
+        await asyncio.sleep(60)
+        return "fetched"
+
+    result = await Agent(ScriptedModel([call("fetch"), "done"]), [fetch]).run("go")
+    assert [done.status for done in result.tool_executions] == ["timeout"]
+    assert len(tries) == 2
+
+
+@pytest.mark.parametrize("late", [True, False])
+async def test_nothing_is_repeated_once_the_run_is_cancelled(late: bool) -> None:
+    """A write in flight is waited for; one that has failed, and pauses before the next try, is in flight no more."""
+    tries: list[int] = []
+    paused = asyncio.Event()
+
+    @tool(effect="write", idempotent=True, retries=9, timeout=0.05)
+    async def send() -> str:
+        """Send."""
+        tries.append(1)
+        try:
+            await asyncio.sleep(60 if late else 0)
+            raise ConnectionError("broken pipe")
+        finally:
+            paused.set()
+
+    agent = Agent(ScriptedModel([call("send"), "done"]), [send], middleware=[Retry(delay=1)])
+    task = asyncio.create_task(agent.run("go"))
+    await paused.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(tries) == 1
+
+
+async def test_a_claim_lasts_as_long_as_all_attempts_may_take() -> None:
+    leases: list[float] = []
+
+    class Watched(MemoryLedger):
+        async def claim(self, key: str, owner: Owner, lease: float, ttl: float = DAY) -> Claim:
+            leases.append(lease)
+            return await super().claim(key, owner, lease, ttl)
+
+    @tool(effect="write", idempotent=True, retries=20, timeout=1)
+    def pay() -> str:
+        """Pay."""
+        return "paid"
+
+    agent = Agent(ScriptedModel([call("pay"), "done"]), [pay], middleware=[Idempotency(Watched())])
+    assert (await agent.run("go")).output == "done"
+    assert leases
+    assert min(leases) >= 21 * 1 + 20 * LONGEST_PAUSE_SECONDS

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -163,7 +164,8 @@ async def test_edited_arguments_are_validated_again(store: Store) -> None:
             await runtime.decide(held.approval_id, Decision("edit", arguments={"titel": "b"}), by=ANN)
         assert caught.value.kind == "invalid"
         await runtime.decide(held.approval_id, Decision("edit", arguments={"title": "b"}), by=ANN)
-        assert (await runtime.wait(result.run_id)).output == "done: ticket b"
+        said = (await runtime.wait(result.run_id)).output
+    assert said == 'done: ticket b\n[A human changed this call before it ran. Its arguments were {"title":"b"}]'
 
 
 async def test_tools_that_ask_can_be_named_in_the_environment(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -300,7 +302,8 @@ async def test_a_transaction_commits_effect_and_result_together(store: Store, tm
 
     assert await run("a", "bad", "b") == ["ok", "error", "ok"]
     assert await run("a") == ["error"]  # breaks the constraint: an error of the tool, not of the store
-    rows = sqlite3.connect(tmp_path / "runs.db").execute("SELECT name FROM things ORDER BY name").fetchall()
+    with closing(sqlite3.connect(tmp_path / "runs.db")) as connection:
+        rows = connection.execute("SELECT name FROM things ORDER BY name").fetchall()
     assert rows == [("a",), ("b",)]
     types = [event.type for event in await store.journal.read((await store.journal.runs())[1].id)]
     assert "effect_started" not in types
@@ -342,7 +345,7 @@ async def test_writes_are_undone_in_reverse_when_the_run_fails(store: Store, fai
     assert log == ["make a", "make b", "undo b made b", "undo a made a"]
     if failing:
         assert result.outcome == "partly_rolled_back"
-        assert 'make({"name":"a"})' in (result.message or "")
+        assert 'make(name="a")' in (result.message or "")
     else:
         assert result.outcome == "failed"
 

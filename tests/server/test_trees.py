@@ -116,7 +116,7 @@ async def test_edited_arguments_are_checked_against_the_tool_of_the_agent_that_a
     assert (large.status, large.problem["code"]) == (403, "approval_forbidden")
     right = await site.alice.post(path, {"decision": "edit", "args": {"order": "A-1", "amount": 50}})
     assert right.status == 200
-    assert (await site.alice.rested(run_id))["output"] == "refunded 50"
+    assert (await site.alice.rested(run_id))["output"].startswith("refunded 50\n[A human changed this call")
     assert team.refunds == [("A-1", 50)]
 
 

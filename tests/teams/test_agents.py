@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from glassloop import Agent, Identity, LimitReached, Limits, ModelError, ModelSettings, RunContext, tool
+from glassloop import Agent, FatalToolError, Identity, LimitReached, Limits, ModelError, ModelSettings, RunContext, tool
+from glassloop.core.errors import ModelErrorKind
 from glassloop.core.events import HandedOff
 from glassloop.core.messages import Reply, Text, ToolResult, UserMessage
 from glassloop.core.result import Decision
@@ -17,7 +18,7 @@ from glassloop.models.scripted import ScriptedModel, call
 from glassloop.runtime import ApprovalProblem, Runtime
 from glassloop.stores import open_store
 from glassloop.teams import agent_tool, delegate, handoff, supervisor
-from glassloop.tools.toolset import DynamicToolset
+from glassloop.tools.toolset import DynamicToolset, ToolSources
 
 ANN = Identity("ann")
 
@@ -81,12 +82,72 @@ async def test_what_the_model_is_told_of_it_is_the_beginning_of_its_instructions
 
 async def test_an_agent_that_does_not_complete_is_an_error_for_the_model() -> None:
     def failing(_: object) -> str:
-        raise ModelError("The server is away.", kind="payment")
+        raise ModelError("The server is away.", kind="invalid_request")
 
     broken = Agent(ScriptedModel(failing), name="broken")
     result = await Agent(ScriptedModel([call("broken", task="x"), "sorry"]), [agent_tool(broken)]).run("go")
     assert result.output == "sorry"
     assert "broken did not complete (failed): The server is away." in result.tool_executions[0].content
+
+
+HOPELESS: list[ModelErrorKind] = ["auth", "payment", "not_found", "price"]
+
+
+@pytest.mark.parametrize("kind", HOPELESS)
+async def test_what_no_model_can_mend_ends_the_tree_and_is_said(kind: ModelErrorKind) -> None:
+    """A key that is refused, in a team: its supervisor asked again and again, each time for money."""
+
+    def failing(_: object) -> str:
+        raise ModelError("The server wants a key.", kind=kind)
+
+    store = open_store("memory:")
+    broken = Agent(ScriptedModel(failing), name="broken")
+    middle = Agent(ScriptedModel([call("broken", task="x")]), [agent_tool(broken)], name="middle")
+    top = Agent(ScriptedModel([call("middle", task="x")]), [agent_tool(middle)], name="top")
+    with pytest.raises(ModelError, match=r"^middle did not .* broken did not .* The server wants a key") as caught:
+        await top.run("go", store=store)
+    assert caught.value.result is not None
+    assert (caught.value.kind, caught.value.result.spent.steps) == (kind, 3)
+    assert {row.status for row in await store.journal.runs()} == {"failed"}
+
+
+async def test_an_agent_below_that_is_not_configured_ends_the_tree() -> None:
+    below = Agent("openai:gpt-5", name="below")
+    top = Agent(ScriptedModel([call("below", task="x")]), [agent_tool(below)], name="top")
+    with pytest.raises(ModelError, match=r"^below cannot be asked: .*OPENAI_API_KEY") as caught:
+        await top.run("go")
+    assert caught.value.kind == "configuration"
+
+
+async def test_who_wants_to_go_on_without_says_so() -> None:
+    def failing(_: object) -> str:
+        raise ModelError("The server wants a key.", kind="auth")
+
+    broken = Agent(ScriptedModel(failing), name="broken")
+
+    @tool(timeout=60)
+    async def ask(context: RunContext) -> Any:
+        """Ask."""
+        try:
+            return await delegate(context, broken, "x")
+        except FatalToolError:
+            return "nobody is there"
+
+    result = await Agent(ScriptedModel([call("ask"), "done"]), [ask]).run("go")
+    assert (result.output, result.tool_executions[0].value) == ("done", "nobody is there")
+
+
+async def test_an_agent_that_begins_itself_comes_to_an_end() -> None:
+    def again(request: ModelRequest) -> Any:
+        return results(request)[-1] if results(request) else call("me", task="again")
+
+    me = Agent(ScriptedModel(again), name="me")
+    me.tools = ToolSources([agent_tool(me)])
+    result = await me.run("go")
+    assert (result.outcome, result.output) == (
+        "completed",
+        "me was not begun: runs begin runs 8 deep at most. Do it without.",
+    )
 
 
 async def test_an_approval_below_parks_the_whole_tree_and_a_decision_goes_on_with_it() -> None:

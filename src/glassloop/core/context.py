@@ -41,6 +41,8 @@ class RunContext(Generic[DepsT]):
             (`is_set()`), or wait for it instead of sleeping (`wait(seconds)`).
         below: begins runs below this one (`glassloop.teams.delegate`); None outside a run.
         store: the run's `Store`, for tools that keep something beside the journal; None outside a run.
+        on_progress: what `progress` tells; None where nobody watches.
+        is_late: whether the call's time is up.
     """
 
     deps: DepsT
@@ -54,6 +56,7 @@ class RunContext(Generic[DepsT]):
     store: Any = None
     below: Any = None
     on_progress: Callable[[Any], None] | None = None
+    is_late: Callable[[], bool] | None = None
 
     @property
     def user(self) -> str | None:

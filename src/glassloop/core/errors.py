@@ -69,6 +69,7 @@ ModelErrorKind = Literal[
     "protocol",  # an answer that is not the provider's format
     "empty_reply",  # nothing said and nothing called, twice
     "output",  # the answer does not fit the agent's output type, again and again
+    "configuration",  # an agent of a team has no model, or no key for it
     "price",  # a money limit, and a model without a known price
 ]
 
@@ -112,9 +113,14 @@ class ToolError(GlassloopError):
 
 
 class FatalToolError(RunError):
-    """Raised by a tool to stop the run: going on would be wrong whatever the model says."""
+    """Raised by a tool to stop the run: going on would be wrong whatever the model says.
+
+    An agent as a tool raises it where the agent's model cannot be asked at all; `kind` is then that of the `ModelError`
+    that the run ends with.
+    """
 
     call_id: str = ""
+    kind: str = "fatal_tool"
 
 
 class StoreError(GlassloopError):

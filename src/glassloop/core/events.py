@@ -129,9 +129,16 @@ class ModelRequested:
     output: str | None = None
 
 
+CUT_OFF = "cut_off"
+"""The kind of an `AttemptFailed` whose run was stopped meanwhile."""
+
+
 @dataclass(frozen=True)
 class AttemptFailed:
-    """One attempt of a model call failed; `wait` seconds later it is tried again, or never if None."""
+    """One attempt of a model call failed; `wait` seconds later it is tried again, or never if None.
+
+    `partial` is the text of it that was streamed. One of the kind `cut_off` did not fail: its run was stopped.
+    """
 
     type: ClassVar[str] = "attempt_failed"
     model: str
@@ -199,11 +206,12 @@ class EffectStarted:
 
 @dataclass(frozen=True)
 class ToolAborted:
-    """A tool asked for the run to stop."""
+    """A tool asked for the run to stop, or an agent behind it failed in a way that ends this run, too (`kind`)."""
 
     type: ClassVar[str] = "tool_aborted"
     call_id: str
     message: str
+    kind: str = "fatal_tool"
 
 
 @dataclass(frozen=True)

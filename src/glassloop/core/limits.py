@@ -21,7 +21,8 @@ class Limits:
         total_tokens: input + output tokens of all model calls. Checked before a call is paid for: a call
             whose estimated input plus reserved output does not fit is not made. Where a server reports no usage, an
             estimate counts.
-        seconds: wall-clock time of the run, without the time it was parked; the call in flight is cancelled.
+        seconds: wall-clock time of the run, without the time it was parked or asked a human at hand; the call in flight
+            is cancelled.
         cost_usd: money, in US dollars. Left alone it is 1.00 where the model's price is known and nothing
             where it is not; set by you, an unknown price stops the run with a message that says so.
         calls_per_tool: how often each named tool may be called in the run, e.g. `{"send_mail": 3}`.

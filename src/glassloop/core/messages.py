@@ -14,9 +14,9 @@ from glassloop.core.encoding import digest
 from glassloop.core.memo import memoized
 from glassloop.core.usage import Usage
 
-StopReason = Literal["stop", "length", "refusal", "content_filter", "paused", "unknown"]
-"""Why the model ended its reply. Whether it asked for tools is read from the reply's calls alone. A `paused` reply goes
-on where it ended once it has been sent back."""
+StopReason = Literal["stop", "length", "refusal", "content_filter", "paused", "no_calls", "unknown"]
+"""Why the model ended its reply. Whether it asked for tools is read from the reply's calls alone; `no_calls` says that
+it ended for calls which are not in it. A `paused` reply goes on where it ended once it has been sent back."""
 
 
 @dataclass(frozen=True)
@@ -57,8 +57,10 @@ class Media:
 
     @staticmethod
     def of(data: bytes, media_type: str = "application/octet-stream", name: str | None = None) -> Media:
-        """Wrap raw bytes."""
-        return Media(media_type, digest(data), len(data), name, data=data)
+        """Wrap raw bytes; those of an image have the media type that they themselves tell."""
+        from glassloop.core.media_types import corrected
+
+        return Media(corrected(media_type, data), digest(data), len(data), name, data=data)
 
 
 @dataclass(frozen=True)

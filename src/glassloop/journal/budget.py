@@ -29,6 +29,7 @@ class Terms:
         rates: USD per input token and per output token; None where the price is unknown.
         model: the model's name, for messages.
         undoable: names of the tools that have an undo.
+        sequential: names of the tools that run alone.
         view: what the next request shows; None for the whole conversation.
         left: what the run's tree leaves it; None where the run is all there is.
         output: the gate that answers pass, where the agent has an output type.
@@ -41,6 +42,7 @@ class Terms:
     rates: tuple[float, float] | None = None
     model: str = ""
     undoable: frozenset[str] = frozenset()
+    sequential: frozenset[str] = frozenset()
     view: View | None = None
     left: Allowance | None = None
     output: Output[Any] | None = None

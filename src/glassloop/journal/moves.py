@@ -6,14 +6,16 @@ take the same path through `next_move`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from glassloop.core.encoding import canonical, loads
 from glassloop.core.events import NudgeReason, Outcome, ToolFinished
 from glassloop.core.ids import root_of
 from glassloop.core.messages import Reply, ToolCall, UserMessage
 from glassloop.journal.budget import Budget, Terms, budget_of, over_limit, summary_budget
-from glassloop.journal.state import State
-from glassloop.journal.verdict import is_empty, promises
+from glassloop.journal.state import Round, State
+from glassloop.journal.verdict import announces, is_empty, promises
 from glassloop.journal.view import SummaryWanted
 from glassloop.journal.written import call_as_text
 from glassloop.tools.output import Answer, BadAnswer
@@ -101,7 +103,7 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """The run rests until a human has decided on these calls."""
+    """The run rests until a human has decided on these calls, or on those that the others wait for."""
 
     calls: tuple[ToolCall, ...]
 
@@ -119,12 +121,12 @@ def next_move(state: State, terms: Terms) -> Move:
     if state.finished is not None:
         return Rest()
     if state.cancel is not None:
-        return Finish("cancelled", message=state.cancel.reason or "The run was cancelled.")
+        return Finish("cancelled", output=state.said, message=state.cancel.reason or "The run was cancelled.")
     if state.aborted is not None:
-        return _fail(state, terms, Finish("failed", message=state.aborted.message, error_kind="fatal_tool"))
+        return _fail(state, terms, Finish("failed", message=state.aborted.message, error_kind=state.aborted.kind))
     reply = state.last_reply
     if state.open_calls:
-        return _stopped(reply) or _run_or_wait(state)
+        return _stopped(reply) or _run_or_wait(state, terms)
     if state.kind == "call":
         return _after_lone_call(state)
     if state.failure is not None:
@@ -134,15 +136,26 @@ def next_move(state: State, terms: Terms) -> Move:
     return _ask(state, terms)
 
 
-def _run_or_wait(state: State) -> Move:
+def _run_or_wait(state: State, terms: Terms) -> Move:
     if state.request is not None and state.request.final:
         return _limited(state, state.request.final)
     for name, most in state.limits.calls_per_tool.items():
         called = sum(call.name == name for call in state.open_calls.values())
         if called and state.tool_counts[name] + called > most:
             return _limited(state, "calls_per_tool", f"The tool {name} may be called {most} times in a run.")
-    runnable = tuple(call for call in state.open_calls.values() if not is_held(state, call))
+    runnable = tuple(_whose_turn_it_is(state, terms))
     return RunCalls(runnable) if runnable else Wait(tuple(state.open_calls.values()))
+
+
+def _whose_turn_it_is(state: State, terms: Terms) -> Iterator[ToolCall]:
+    """The open calls that may run now. They run side by side; a sequential one is a barrier, also while it is held."""
+    for place, call in enumerate(state.open_calls.values()):
+        if call.name in terms.sequential:
+            if place == 0 and not is_held(state, call):
+                yield call
+            return
+        if not is_held(state, call):
+            yield call
 
 
 def is_held(state: State, call: ToolCall) -> bool:
@@ -165,7 +178,8 @@ def _after_failure(state: State, terms: Terms) -> Move:
         return Nudge("bad_tool_call")
     if failure.kind == "content_filter":
         return Finish("filtered", message=failure.message)
-    return _fail(state, terms, Finish("failed", message=failure.message, error_kind=failure.kind))
+    end = Finish("failed", output=failure.partial or None, message=failure.message, error_kind=failure.kind)
+    return _fail(state, terms, end)
 
 
 def _fail(state: State, terms: Terms, end: Finish) -> Move:
@@ -174,13 +188,19 @@ def _fail(state: State, terms: Terms, end: Finish) -> Move:
     for done in writes:
         if done.call_id not in state.undone:
             return Undo(done)
-    left = [f"{done.result.name}({done.arguments or ''})" for done in writes if not _is_undone(state, done)]
-    left += [f"{done.result.name}({done.arguments or ''}) (outcome unknown)" for done in _in_doubt(state, terms)]
+    left = [_shown(done) for done in writes if not _is_undone(state, done)]
+    left += [f"{_shown(done)} (outcome unknown)" for done in _in_doubt(state, terms)]
     left += [f"{call.name} (outcome unknown)" for call in state.open_calls.values() if call.id in state.begun]
     if not left:
         return end
     message = f"{end.message} Not undone: {', '.join(left)}."
     return Finish("partly_rolled_back", output=end.output, message=message, error_kind=end.error_kind)
+
+
+def _shown(done: ToolFinished) -> str:
+    from glassloop.core.rendering import render_written_call
+
+    return render_written_call(done.result.name, done.arguments or "")
 
 
 def _is_to_undo(done: ToolFinished, terms: Terms) -> bool:
@@ -218,7 +238,7 @@ def _after_reply(state: State, terms: Terms, reply: Reply) -> Move:
         end = Finish("failed", message="The model gave an empty reply twice.", error_kind="empty_reply")
         return _fail(state, terms, end)
     answer = terms.output.judge(reply) if terms.output is not None else Answer(None, text)
-    reason = None if terms.output is not None and isinstance(answer, Answer) else _did_not_act(state, terms, text)
+    reason = None if terms.output is not None and isinstance(answer, Answer) else _did_not_act(state, terms, reply)
     if reason == "schema_mode":
         return Nudge(reason)
     if reason is not None and any(state.fresh_nudges[one] for one in ("promised", "call_as_text")):
@@ -251,14 +271,15 @@ def _after_bad_answer(state: State, terms: Terms, answer: BadAnswer, text: str) 
     return _fail(state, terms, Finish("failed", output=text, message=message, error_kind="output"))
 
 
-def _did_not_act(state: State, terms: Terms, text: str) -> NudgeReason | None:
+def _did_not_act(state: State, terms: Terms, reply: Reply) -> NudgeReason | None:
+    text = reply.text
     if state.request is None or not state.request.offered:
         return None
     if call_as_text(text, terms.tools, json_wanted=terms.output is not None):
         return "schema_mode" if terms.switches and "schema_mode" not in state.nudges else "call_as_text"
     if terms.output is not None and text.lstrip().startswith(("{", "[", "`")):
         return None  # an answer that does not fit, whatever its words say
-    return "promised" if promises(text) else None
+    return "promised" if promises(text) or (reply.stop == "no_calls" and announces(text)) else None
 
 
 def _ask(state: State, terms: Terms) -> Move:
@@ -290,13 +311,30 @@ def _summarize(state: State, terms: Terms, wanted: SummaryWanted) -> Summarize:
 def _cycle(state: State) -> bool:
     """Whether the last rounds are one round n times over (A-A-A), or a few in turn (A-B-A-B, A-B-C-A-B-C-A-B-C)."""
     often, rounds = state.limits.repetition, state.rounds
-    if often is None:
+    if often is None or len(rounds) < min(often, 2):
         return False
+    told = [each.told for each in rounds[-_LONGEST_CYCLE * often :]]
     for period in range(1, _LONGEST_CYCLE + 1):
         size = period * (max(2, often - 1) if period == 2 else often)
-        if len(rounds) >= size and rounds[-size:] == rounds[-period:] * (size // period):
+        if _comes_round(told, size, period) and _comes_round([*map(_spelled_out, rounds[-size:])], size, period):
             return True
     return False
+
+
+def _comes_round(rounds: Sequence[object], size: int, period: int) -> bool:
+    return len(rounds) >= size and rounds[-size:] == [*rounds[-period:]] * (size // period)
+
+
+def _spelled_out(round: Round) -> frozenset[tuple[str, str, str]]:
+    """A round in which arguments are the same in whatever order, and with whatever blanks, they were written."""
+    return frozenset((name, _spelled(arguments), told) for name, arguments, told in round.calls)
+
+
+def _spelled(arguments: str) -> str:
+    try:
+        return canonical(loads(arguments))
+    except ValueError:
+        return arguments
 
 
 def _passed_on(state: State) -> bool:
@@ -321,5 +359,5 @@ def _ask_within(budget: Budget, final: str | None = None) -> AskModel:
 
 
 def _limited(state: State, limit: str, message: str = "", output: str | None = None) -> Finish:
-    partial = output if output is not None else next((r.text for r in reversed(state.replies) if r.text), None)
+    partial = output if output is not None else state.said
     return Finish("limited", output=partial, limit=limit, message=message or f"The run reached its limit: {limit}.")

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from glassloop.core.encoding import digest, loads
@@ -18,6 +19,7 @@ from glassloop.core.events import (
     EventData,
     JournalData,
     LiveData,
+    ToolFinished,
 )
 from glassloop.core.messages import Message
 from glassloop.journal.journal import Journal, Turn
@@ -47,6 +49,39 @@ class Clock:
     def __call__(self) -> int:
         """Now."""
         return (self._began + time.monotonic_ns()) // 1_000_000
+
+
+class Stopwatch:
+    """The seconds that a driver may still take; they stand still while a human at hand is asked."""
+
+    def __init__(self) -> None:
+        self._clock: asyncio.Timeout | None = None
+        self._asked = 0
+        self._left = 0.0
+
+    def limit(self, seconds: float | None) -> asyncio.Timeout:
+        """Start it: an async context manager within which so many seconds may pass; None: any number."""
+        self._clock = asyncio.timeout(seconds)
+        return self._clock
+
+    @contextmanager
+    def standing(self) -> Generator[None]:
+        """Within it no time passes; several humans may be asked side by side."""
+        clock = self._clock
+        if clock is None or clock.expired() or (clock.when() is None and not self._asked):
+            yield
+            return
+        now = asyncio.get_running_loop().time
+        if not self._asked:
+            self._left = (clock.when() or 0.0) - now()
+            clock.reschedule(None)
+        self._asked += 1
+        try:
+            yield
+        finally:
+            self._asked -= 1
+            if not self._asked:
+                clock.reschedule(now() + self._left)
 
 
 class Recorder:
@@ -86,6 +121,7 @@ class Recorder:
         self._seq = self._next = state.seq
         self._writing = asyncio.Lock()
         self.now = Clock()
+        self.stopwatch = Stopwatch()
         self.turn: Callable[[State], Turn | None] = lambda _: None
         self.apart = False  # the session stands in another database, and its turns are not the journal's to write
 
@@ -151,29 +187,27 @@ class Recorder:
             events, self._pending = self._pending, []
             blobs, self._blobs = self._blobs, {}
             uncertain, self._failed = self._failed, True
-            while True:
-                try:
-                    self._seq = await self.journal.append(
-                        self.state.run_id,
-                        events,
-                        after=self._seq,
-                        epoch=self.epoch,
-                        blobs=blobs or None,
-                        turn=self._turn_to_write(),
-                    )
-                except (Conflict, Fenced) as error:
-                    if isinstance(error, Fenced) and not uncertain:
-                        self._put_back(events, blobs)
-                        raise
-                    uncertain = False  # the claim that fences it out may be its own, written when it seemed to fail
-                    events = await self._rebase(events)
-                    if not events and not blobs:
+            try:
+                while events or blobs:
+                    try:
+                        self._seq = await self.journal.append(
+                            self.state.run_id,
+                            events,
+                            after=self._seq,
+                            epoch=self.epoch,
+                            blobs=blobs or None,
+                            turn=self._turn_to_write(),
+                        )
                         break
-                except BaseException:
-                    self._put_back(events, blobs)
-                    raise
-                else:
-                    break
+                    except (Conflict, Fenced) as error:
+                        if isinstance(error, Fenced) and not uncertain:
+                            raise
+                        uncertain = False  # the claim that fences it out may be its own, written when it seemed to fail
+                    events = self._rebase(events, await self.journal.read(self.state.run_id))
+                    await self._recall()
+            except BaseException:
+                self._put_back(events, blobs)
+                raise
             self._failed = False
 
     def _put_back(self, events: list[Event], blobs: dict[str, bytes]) -> None:
@@ -203,11 +237,13 @@ class Recorder:
                         self.state.run_id, both, after=self._seq, epoch=self.epoch
                     )
                 except Conflict:
-                    await self._rebase([])
+                    await self._catch_up()
                 else:
                     break
-            self._seq = events[-1].seq
-            self._next = max(self._next, self._seq)
+            if self._pending:  # recorded in the meantime: in the journal it stands behind this
+                await self._catch_up()
+                return value
+            self._seq = self._next = events[-1].seq
         for event in events:
             self.state.apply(event)
             self._tell(event)
@@ -221,13 +257,16 @@ class Recorder:
     def _turn_to_write(self) -> Turn | None:
         return self.turn(self.state) if self.state.finished is not None and not self.apart else None
 
-    async def _rebase(self, events: list[Event]) -> list[Event]:
+    async def _catch_up(self) -> None:
+        self._rebase([], await self.journal.read(self.state.run_id))
+        await self._recall()
+
+    def _rebase(self, events: list[Event], written: list[Event]) -> list[Event]:
         """Others appended (a decision, a cancellation): take theirs first, then ours. Returns what is still to write.
 
         After a failure the tail may begin with our own. A run that was about to rest until then does not: with nobody
         at it, what has come would wait for the next that comes.
         """
-        written = await self.journal.read(self.state.run_id)
         tail = written[self._seq :]
         ours = 0
         while ours < min(len(tail), len(events)) and _same(tail[ours], events[ours]):
@@ -238,12 +277,17 @@ class Recorder:
             self._tell(event)
         self._seq = len(written)
         left = events[ours:]
+        known = {event.data.call_id for event in tail[ours:] if isinstance(event.data, ToolFinished)}
+        if known:  # of a transaction that was cancelled too late
+            left = [one for one in left if not (isinstance(one.data, ToolFinished) and one.data.call_id in known)]
         if any(isinstance(event.data, ApprovalDecided | CancelRequested) for event in tail[ours:]):
             left = [event for event in left if event.data != DriverRested(waiting=True)]
         self.state = fold([*written, *left, *self._pending], self._history)
-        await recall(self.journal, [*self.state.conversation, *self.state.results.values()])
         self._next = self.state.seq
         return left
+
+    async def _recall(self) -> None:
+        await recall(self.journal, [*self.state.conversation, *self.state.results.values()])
 
     def _keep(self, key: str, content: bytes) -> None:
         if key not in self._kept:

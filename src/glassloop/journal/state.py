@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from glassloop.core.context import Identity
-from glassloop.core.estimate import written_tokens
+from glassloop.core.estimate import text_tokens, written_tokens
 from glassloop.core.events import (
+    CUT_OFF,
     AgentChanged,
     ApprovalAsked,
     ApprovalDecided,
@@ -41,7 +43,18 @@ from glassloop.core.limits import Limits
 from glassloop.core.messages import Message, Reply, Text, ToolCall, ToolResult
 from glassloop.core.usage import Usage
 
-Round = frozenset[tuple[str, str, str]]
+
+class Round(NamedTuple):
+    """The calls of one step, as far as the repetition limit looks at them.
+
+    Args:
+        told: tools and what they said.
+        calls: tools, the arguments with which they ran, as JSON, and what they said.
+    """
+
+    told: frozenset[tuple[str, str]]
+    calls: tuple[tuple[str, str, str], ...]
+
 
 _BEGINS = frozenset({RunStarted, DriverClaimed, RunContinued})
 _OTHERS_SAY = frozenset({CancelRequested, SessionTold})
@@ -77,6 +90,7 @@ class State:
         nudges: why the model was told again, in order.
         fresh_nudges: reasons since the model last did something useful, with how often.
         failure: the last attempt of a model call failed for good.
+        cut: the last reply that broke off with some of its text shown: its step, and that text.
         aborted: a tool asked for the run to stop.
         asking: the model call in flight.
         suspended: calls that wait for a run below, with its id.
@@ -84,6 +98,7 @@ class State:
         caller: the agent that had it when it made the latest calls, which are run with its tools.
         handoffs: steps in which it was handed on.
         rested: the driver has let go of the run.
+        waits: it did so for want of a human's decision; None where an earlier version has not said so.
         undone: undos that were begun, by call id, with their end where it is known.
         fresh_epoch: of the first driver that can have gone on with the run since it last ended.
         active_ms: time spent working, without the time the run was parked or nobody drove it.
@@ -122,11 +137,13 @@ class State:
     nudges: list[NudgeReason] = field(default_factory=list[NudgeReason])
     fresh_nudges: Counter[NudgeReason] = field(default_factory=Counter[NudgeReason])
     failure: AttemptFailed | None = None
+    cut: tuple[int, str] | None = None
     aborted: ToolAborted | None = None
     undone: dict[str, UndoFinished | None] = field(default_factory=dict[str, UndoFinished | None])
     cancel: CancelRequested | None = None
     finished: RunFinished | None = None
     rested: bool = False
+    waits: bool | None = False
     asking: ModelRequested | None = None
     suspended: dict[str, str] = field(default_factory=dict[str, str])
     speaker: str = ""
@@ -143,6 +160,13 @@ class State:
         """The reply that the conversation ends with, if it does."""
         last = self.conversation[-1] if self.conversation else None
         return last if isinstance(last, Reply) else None
+
+    @property
+    def said(self) -> str | None:
+        """The latest text of the model, be it of a reply that broke off; None where there is none."""
+        if self.cut is not None and self.cut[0] == self.step:
+            return self.cut[1]
+        return next((reply.text for reply in reversed(self.replies) if reply.text), None)
 
     @property
     def tokens(self) -> int:
@@ -204,15 +228,14 @@ class State:
                 if (asked := self.asked.get(data.call_id)) is not None:
                     self.used.add(asked.approval_id)
             case AttemptFailed():
-                self.failure = data if data.wait is None else None
-                self.asking = None if data.wait is None else self.asking
+                self._fail(data)
             case DriverClaimed():
                 self.epoch = data.epoch
                 self.rested = False
-                self.asking = None
+                self._cut_off()
                 self.suspended.clear()
             case DriverRested():
-                self.rested = True
+                self.rested, self.waits = True, data.waiting
             case ApprovalAsked():
                 self._ask(data)
             case ApprovalDecided():
@@ -281,8 +304,8 @@ class State:
     def _finish(self, data: RunFinished) -> None:
         self.finished = data
         self.fresh_epoch = self.epoch + 1
-        self.asking = None
-        if data.output and not self.replies:  # a flow has no replies of its own, only what it comes to
+        self._cut_off()
+        if data.output and self.request is None and not self.replies:  # a flow says nothing itself but what it comes to
             self.conversation.append(Reply((Text(data.output),)))
 
     def _ask(self, data: ApprovalAsked) -> None:
@@ -296,6 +319,7 @@ class State:
         if data.approval_id in self.decided:
             return
         self.decided[data.approval_id] = data
+        self.waits = False
         if data.decision == "edit" and data.arguments is not None:
             for asked in self.asked.values():
                 if asked.approval_id == data.approval_id:
@@ -313,6 +337,20 @@ class State:
             self.open_calls = {call.id: call for call in calls}
             self.caller = self.speaker
             self.fresh_nudges.clear()
+
+    def _fail(self, data: AttemptFailed) -> None:
+        self.failure = data if data.wait is None and data.kind != CUT_OFF else None
+        if data.partial:
+            self.cut = (self.step, data.partial)
+            self._cut_off(data.partial)
+        elif data.wait is None:
+            self.asking = None  # refused, as a rule, and nothing was read
+
+    def _cut_off(self, said: str = "") -> None:
+        """The model call in flight will have no usage, but its server has read the request."""
+        if self.asking is not None:
+            self.unmetered += self.asking.reserved - self.asking.max_tokens + (text_tokens(said) if said else 0)
+            self.asking = None
 
     def _spend(self, usage: Usage, cost_usd: float | None, said: Reply | None = None) -> None:
         if self.asking is not None and not usage.input:
@@ -338,13 +376,15 @@ class State:
         calls = self.replies[-1].calls
         ordered = [self.results[call.id] for call in calls]
         self.conversation += ordered
-        self.rounds.append(_round(calls, ordered))
+        ran = {done.call_id: done.arguments for _, done in self.executions[-len(calls) :]}
+        self.rounds.append(_round(calls, ordered, ran))
         self.results = {}
 
 
-def _round(calls: tuple[ToolCall, ...], results: list[ToolResult]) -> Round:
+def _round(calls: tuple[ToolCall, ...], results: list[ToolResult], ran: Mapping[str, str | None]) -> Round:
     pairs = zip(calls, results, strict=True)
-    return frozenset((call.name, call.arguments.strip(), _told(result)) for call, result in pairs)
+    made = tuple((call.name, ran.get(call.id) or call.arguments.strip(), _told(result)) for call, result in pairs)
+    return Round(frozenset((name, told) for name, _, told in made), made)
 
 
 def _told(result: ToolResult) -> str:

@@ -11,10 +11,13 @@ from typing import Any, cast
 
 from glassloop.core.encoding import loads
 
-_TAG = r"(?:[｜|]*[\w.-]{0,20}[:_｜|]+)?(?:tool[_▁]?calls?|function_?calls?|tool_use|invoke|function\s*=|parameter\s*=)"
+_TAG = (
+    r"(?:[｜|]*[\w.-]{0,20}[:_｜|]+)?"
+    r"(?:tool[_▁]?calls?|function_?calls?|tool_use|tool_code|invoke|(?:function|parameter)\s*(?:name\s*)?=)"
+)
 _MARKUP = re.compile(
     rf"(?<!`)</?{_TAG}|</?arg_(?:key|value)>"
-    r"|<\|(?:python_tag|action_start|plugin|open\|>tools|channel\|>commentary)|<｜tool|\[TOOL_CALLS?\]|\[ARGS\]"
+    r"|<\|(?:python_tag|action_start|plugin|open\|>tools|channel\|>commentary)|<｜tool|\[TOOL_CALLS?\]|\[ARGS\]|✿FUNCTION✿|<tools>\s*\{"
     r"|\bto=functions\.\w|\Afunctools\[|\A(?:<[^<>\n]*>\s*)?call:\w+\s*\{|\Atool_code\s*\n"
     r"|\A\[\s*(?:tool[_ ]call|call(?:ed|ing) (?:the )?tool)\b|^[ \t]*Action[ \t]*:.*\n\s*Action Input\s*:",
     re.IGNORECASE | re.MULTILINE,

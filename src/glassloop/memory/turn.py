@@ -8,15 +8,17 @@ the placeholder has been read.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from glassloop.core.events import Event, RunFinished, SessionTold
 from glassloop.core.ids import root_of
-from glassloop.core.messages import Message, Reply, ToolCall, ToolResult, UserMessage
+from glassloop.core.messages import Message, Reply, Text, ToolCall, ToolResult, UserMessage
 from glassloop.journal.journal import Turn
 from glassloop.journal.moves import is_held
 from glassloop.journal.state import State
+from glassloop.tools.results import capped, change_note
 
+_MOST_OF_TOO_MUCH = 4_000  # characters of a text
 _DECIDED = "[A human decided on the held call of "
 _LOOKS = "A human looks into it "
 
@@ -46,10 +48,12 @@ def turn_of(state: State, before: HandedOver | None) -> Turn | None:
         return None
     if state.kind == "call":
         assert state.finished is not None
-        return Turn(session, state.run_id, [_decided(state.replies[0].calls[0], state.finished.output or "")])
+        return Turn(session, state.run_id, [_lone_call(state, state.finished.output or "")])
     if before is None:
-        return Turn(session, state.run_id, [*state.conversation[state.history_length :], *_open_round(state)])
-    return Turn(session, f"{state.run_id}.{state.epoch}", [*_since(state, before)])
+        key, messages = state.run_id, [*state.conversation[state.history_length :], *_open_round(state)]
+    else:
+        key, messages = f"{state.run_id}.{state.epoch}", [*_since(state, before)]
+    return Turn(session, key, [*map(_shortened, messages)] if _overflowed(state) else messages)
 
 
 def handed_over(events: Sequence[Event], history: Sequence[Message]) -> HandedOver | None:
@@ -78,7 +82,28 @@ def _rests(state: State) -> bool:
 
 
 def _waits(state: State) -> bool:
-    return state.kind != "call" and all(is_held(state, call) for call in state.open_calls.values())
+    if state.kind == "call" or state.waits is False:
+        return False
+    return state.waits or all(is_held(state, call) for call in state.open_calls.values())
+
+
+def _overflowed(state: State) -> bool:
+    return state.finished is not None and state.finished.error_kind == "context_length"
+
+
+def _shortened(message: Message) -> Message:
+    """A long text of a run that was too long for its model by head and tail: whole, it would be too long in each later
+    turn of the session, too. The journal has all of it."""
+    match message:
+        case UserMessage(content=str(text)):
+            return replace(message, content=capped(text, _MOST_OF_TOO_MUCH))
+        case UserMessage(content=parts):
+            shown = [Text(capped(one.text, _MOST_OF_TOO_MUCH)) if isinstance(one, Text) else one for one in parts]
+            return replace(message, content=tuple(shown))
+        case ToolResult():
+            return replace(message, content=capped(message.content, _MOST_OF_TOO_MUCH))
+        case _:
+            return message
 
 
 def _open_round(state: State) -> Iterator[ToolResult]:
@@ -93,7 +118,9 @@ def _placeholder(state: State, call: ToolCall) -> ToolResult:
         text = f"Not finished: {call.name} waits for a human. What becomes of it is told in a later message."
         return ToolResult(call.id, call.name, text, "held")
     asked = state.held_by(call.id)
-    assert asked is not None
+    if asked is None:
+        text = f"Not run yet: {call.name} waits for the calls beside it. What becomes of it is told in a later message."
+        return ToolResult(call.id, call.name, text, "held")
     if asked.kind == "question":
         text = (
             f"Not finished: {call.name} has asked a human (approval {asked.approval_id}): {asked.summary} "
@@ -133,6 +160,13 @@ def _reply_before(state: State, before: HandedOver) -> Reply:
     reply = state.conversation[before.length - 1]
     assert isinstance(reply, Reply)
     return reply
+
+
+def _lone_call(state: State, said: str) -> UserMessage:
+    """What became of a deferred call."""
+    call = state.replies[0].calls[0]
+    ran = state.executions[-1][1].arguments if state.edits and state.executions else None
+    return _decided(call, said if ran in (None, call.arguments) else said + change_note(ran))
 
 
 def _decided(call: ToolCall, said: str) -> UserMessage:

@@ -9,8 +9,9 @@ from collections.abc import Awaitable, Callable, Collection
 from typing import Any, Literal
 
 from glassloop.core.encoding import dumps, loads
-from glassloop.core.errors import ConfigurationError
+from glassloop.core.errors import ConfigurationError, FatalToolError, StoreError, ToolError
 from glassloop.core.events import ApprovalAsked, ApprovalDecided, ApprovalMode
+from glassloop.core.insist import insist
 from glassloop.core.result import Decision, PendingApproval, misfit
 from glassloop.journal.recorder import now_ms
 from glassloop.journal.state import State
@@ -26,10 +27,11 @@ _ENDS = (".", "!", "?", "。", "！", "？")
 Answer = Decision | bool | Literal["park"] | None
 Approver = Callable[[PendingApproval], Answer | Awaitable[Answer]]
 """Asks a human; True approves, False denies, None or no answer in time denies. `park` leaves the decision to another:
-the run rests, as if there were no approver. So does what cannot be taken: a bool, say, where `kind` is `question`."""
+the run rests, as if there were no approver. So does what cannot be taken: an exception, say, or a bool where `kind` is
+`question`. A `ToolError` denies, and its text is the reason."""
 
 When = Callable[[Tool, dict[str, Any]], bool | str]
-"""Whether a call needs a human; a string names the role that must decide."""
+"""Whether a call needs a human; a string names the role that must decide, and what is neither counts as True."""
 
 
 def by_risk(tool: Tool, arguments: dict[str, Any]) -> bool | str:
@@ -113,14 +115,23 @@ class Approval:
             )  # cut off before the model was told; decided or not, it runs as a run of its own
         if asked is not None and decision is not None and _is_bound(call, asked):
             return await self._follow(call, asked, decision, next)
-        need = self.when(call.found, call.arguments or {}) or call.found.name in self.also
+        need = self.need(call.found, call.arguments or {})
         if asked is not None:  # for another call than this has become: what was decided does not count
             need = need if isinstance(need, str) else asked.role or True
         if not need:
             return await next(call)
         return await self._hold(call, need, next)
 
+    def need(self, tool: Tool, arguments: dict[str, Any]) -> bool | str:
+        """Whether a call needs a human, or which role; only a False of `when` says that it needs none."""
+        need: object = self.when(tool, arguments)
+        if isinstance(need, str) and need:
+            return need
+        return need is not False or tool.name in self.also
+
     async def _hold(self, call: Call, need: bool | str, next: Next) -> Any:
+        if (denied := _denied_already(call)) is not None:
+            raise _denial(call, denied)
         mode: ApprovalMode = "wait" if self.approver else self.mode
         if mode == "defer" and (before := _held_already(call)) is not None:
             raise _deferred(call, before)
@@ -129,9 +140,8 @@ class Approval:
         call.recorder.record(asked)
         await call.recorder.commit()
         if self.approver is not None:
-            decision = await self.ask(pending_of(call.recorder.state, asked, call.call.provider_id))
+            decision = await self._ask_now(call, asked)
             if decision is not None:
-                call.recorder.record(decision)
                 return await self._follow(call, asked, decision, next)
         if mode != "defer":
             return Pending(asked.approval_id)
@@ -144,21 +154,25 @@ class Approval:
         call.recorder.record(asked)
         await call.recorder.commit()
         if not call.context.cancelled.is_set():
-            decision = await self.ask(pending_of(call.recorder.state, asked, call.call.provider_id))
-            if decision is not None:
-                call.recorder.record(decision)
+            await self._ask_now(call, asked)
         return Pending(asked.approval_id)
 
+    async def _ask_now(self, call: Call, asked: ApprovalAsked) -> ApprovalDecided | None:
+        with call.recorder.stopwatch.standing():
+            decision = await self.ask(pending_of(call.recorder.state, asked, call.call.provider_id))
+        if decision is not None:
+            call.recorder.record(decision)
+        return decision
+
     async def _follow(self, call: Call, asked: ApprovalAsked, decision: ApprovalDecided, next: Next) -> Any:
-        reason = _because(decision.reason)
         if decision.decision == "deny" and asked.kind == "doubt":
             raise CallStopped(
                 f"Outcome unknown: {call.found.name} had begun before an interruption, and a human decided not to run "
-                f"it again.{reason}",
+                f"it again.{_because(decision.reason)}",
                 "unknown",
             )
         if decision.decision == "deny":
-            raise CallStopped(f"Denied: {call.found.name} was not run.{reason} Do not try it again.", "denied")
+            raise _denial(call, decision)
         if decision.decision == "edit" and decision.arguments is not None:
             _take(call, decision.arguments)
         elif call.raw:  # a guarded function has its values from its caller, who is no layer
@@ -169,11 +183,19 @@ class Approval:
         """What the approver says; None where there is none, or it leaves the decision to another."""
         if self.approver is None:
             return None
+        clock = asyncio.timeout(self.seconds)
         try:
-            async with asyncio.timeout(self.seconds):
+            async with clock:
                 answer = self.approver(pending)
-                answer = await answer if inspect.isawaitable(answer) else answer
-        except TimeoutError:
+                answer = await insist(_said(answer), "approve=") if inspect.isawaitable(answer) else answer
+        except ToolError as said:
+            answer = Decision("deny", reason=str(said))
+        except (FatalToolError, StoreError):
+            raise
+        except Exception:  # noqa: BLE001 - whatever keeps it from asking is no answer of a human
+            if not clock.expired():
+                _log.exception("approve= failed on %s, %s", pending.tool, pending.approval_id)
+                return None
             answer = Decision("deny", reason=f"nobody answered within {self.seconds:g} s")
         if answer == "park":
             return None
@@ -182,6 +204,16 @@ class Approval:
             _log.warning("approve= did not decide on %s, %s: %s", pending.tool, pending.approval_id, problem)
             return None
         return decided(pending.approval_id, answer)
+
+
+async def _said(answer: Awaitable[Answer]) -> Answer:
+    try:
+        return await answer
+    except asyncio.CancelledError as error:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise RuntimeError("what it waited for was cancelled, and not the run") from error
 
 
 def _is_bound(call: Call, asked: ApprovalAsked) -> bool:
@@ -202,6 +234,22 @@ def _held_already(call: Call) -> ApprovalAsked | None:
         if undecided and asked.mode == "defer" and asked.fingerprint == call.fingerprint:
             return asked
     return None
+
+
+def _denied_already(call: Call) -> ApprovalDecided | None:
+    """The decision on the same call earlier in the run, if it was no: a model that insists asks nobody twice."""
+    state = call.recorder.state
+    for asked in () if call.found.repeatable else state.asked.values():
+        decision = state.decided.get(asked.approval_id)
+        denied = decision is not None and decision.decision == "deny" and asked.kind == "call"
+        if denied and asked.fingerprint == call.fingerprint:
+            return decision
+    return None
+
+
+def _denial(call: Call, decision: ApprovalDecided) -> CallStopped:
+    reason = _because(decision.reason)
+    return CallStopped(f"Denied: {call.found.name} was not run.{reason} Do not try it again.", "denied")
 
 
 def _take(call: Call, arguments: str | dict[str, Any] | None) -> None:

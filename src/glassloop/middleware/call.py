@@ -133,10 +133,12 @@ def question(
 
     A function with an attribute `approval_summary` says by it, from the arguments, what is asked.
     """
+    from glassloop.core.rendering import render_call, shortened
+
     words = getattr(call.found.function, "approval_summary", None)
-    asks = f"{call.found.name}({dumps(call.arguments).decode()[1:-1]})" if words is None else words(call.arguments)
+    asks = render_call(call.found.name, call.arguments or {}) if words is None else words(call.arguments)
     doubt = "this may have happened already: " if kind == "doubt" else ""
-    return _asked(call, f"{doubt}{asks}"[:300], mode=mode, kind=kind, role=role, expires=expires)
+    return _asked(call, shortened(f"{doubt}{asks}"), mode=mode, kind=kind, role=role, expires=expires)
 
 
 def asked_by(call: Call, question: Question, *, mode: ApprovalMode, expires: float | None = None) -> ApprovalAsked:

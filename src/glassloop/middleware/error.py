@@ -9,6 +9,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
+from glassloop.core.blank import is_blank
 from glassloop.core.errors import FatalToolError, StoreError, ToolError
 from glassloop.core.ids import new_id
 from glassloop.core.messages import ResultStatus
@@ -46,6 +47,8 @@ class Errors:
                 raise
             return _redacted(error)  # the tool cancelled itself; nobody cancelled the run
         except (FatalToolError, StoreError):
+            if call.context.below is not None:
+                call.context.below.stops = True
             raise
         except Exception as error:  # noqa: BLE001 - the boundary between a tool's code and the run
             return await self._failed(error, call)
@@ -60,10 +63,10 @@ class Errors:
             case CallStopped():
                 return _said(str(error), error.status)
             case ToolError():
-                return _said(_words(str, error) or "The tool reported an error without saying which.")
+                return _said(_words(str, error))
             case _:
-                maybe = call.tool is not None and call.tool.effect == "write" and not call.tool.transaction
-                hint = " It may have taken effect before it failed: check before you call it again." if maybe else ""
+                begun = call.call.id in call.recorder.state.begun  # a write whose function has been called
+                hint = " It may have taken effect before it failed: check before you call it again." if begun else ""
                 return _redacted(error, hint)
 
     async def _rewritten(self, handler: ErrorHandler, error: Exception, call: Call) -> str | None:
@@ -92,6 +95,8 @@ def _redacted(error: BaseException, hint: str = "") -> Failed:
 
 def _said(text: str, status: ResultStatus = "error", private: Mapping[str, Any] | None = None) -> Failed:
     """What the model is told, as long as a result may be; the operator sees the whole."""
+    if is_blank(text):
+        text = "The tool reported an error without saying which."
     if len(text) <= CAP:
         return Failed(text, status, private)
     return Failed(capped(text, CAP), status, {**(private or {}), "message": text})

@@ -7,20 +7,22 @@ from typing import Any
 
 from glassloop.core.encoding import canonical, digest, dumps, loads
 from glassloop.core.ids import root_of
-from glassloop.journal.ledger import DAY, Done, InDoubt, InFlight, Ledger, Yours
+from glassloop.journal.ledger import DAY, Claim, Done, InDoubt, InFlight, Ledger, Owner, Yours
+from glassloop.journal.state import fold
 from glassloop.middleware.call import Call, CallStopped, Next, Pending
 from glassloop.tools.results import render_result
 
 SLACK_SECONDS = 30.0
-"""A claim outlives its tool's time-out by this, so that a slow commit is not taken for a crash."""
+"""A claim outlives its tool's time-out by this, for each attempt, so that neither a slow commit nor the pause before
+the next attempt is taken for a crash."""
 
 
 class Idempotency:
     """Runs a write once per session, tool and arguments, unless it is `repeatable`, and answers repetitions with the
     first result.
 
-    Only successes are remembered. Concurrent duplicates wait for the one in flight. Another session is another key;
-    without a session the run stands in its place, with all runs below it.
+    Only successes are remembered, until they are undone. Concurrent duplicates wait for the one in flight. Another
+    session is another key; without a session the run stands in its place, with all runs below it.
 
     Args:
         ledger: where claims stand; None takes the run's store.
@@ -43,9 +45,11 @@ class Idempotency:
         key = call.claim = self.key(call)
         await call.recorder.commit()  # a claim whose call no journal knows would be a doubt that nobody can settle
         while True:
-            match await ledger.claim(key, call.owner, tool.effective_timeout + SLACK_SECONDS, self.ttl):
+            match await self._claim(call, ledger, key):
                 case Yours():
                     return await self._run(call, next, ledger, key)
+                case Done(owner) if await _was_undone(call, owner):
+                    key = call.claim = digest(f"{key}/{owner[1]}".encode())  # undone since: the next is one of its own
                 case Done(owner, result):
                     call.replayed = owner != call.owner  # its own, cut off before the journal had it, is no repetition
                     return loads(result)
@@ -68,12 +72,21 @@ class Idempotency:
         arguments = call.found.with_defaults(call.arguments or {})
         return digest(canonical([scope, call.found.name, arguments]).encode())
 
+    async def _claim(self, call: Call, ledger: Ledger, key: str) -> Claim:
+        lease = (call.found.effective_timeout + SLACK_SECONDS) * (1 + call.found.retries)
+        try:
+            return await ledger.claim(key, call.owner, lease, self.ttl)
+        except asyncio.CancelledError:
+            await self._leave(call, ledger, key)  # it may have been made all the same
+            raise
+
     async def _run(self, call: Call, next: Next, ledger: Ledger, key: str) -> Any:
         owner = call.owner
         try:
             value = await next(call)
         except asyncio.CancelledError:
-            raise  # it may have happened: the claim stays, and turns into doubt
+            await self._leave(call, ledger, key)
+            raise
         except CallStopped as stopped:
             if stopped.status == "unknown":
                 await self._doubt(call, ledger, key)
@@ -91,6 +104,25 @@ class Idempotency:
             await ledger.settle(key, owner, dumps(render_result(value).value))
         return value
 
+    async def _leave(self, call: Call, ledger: Ledger, key: str) -> None:
+        """Of a cancelled call: what has begun may have happened, and what has not must hold nobody up."""
+        if call.call.id in call.recorder.state.begun or call.found.transaction:
+            await self._doubt(call, ledger, key)
+        else:
+            await ledger.release(key, call.owner)
+
     async def _doubt(self, call: Call, ledger: Ledger, key: str) -> None:
         """Let the claim lapse: nobody is at it any more, and a duplicate must not wait for an answer."""
         await ledger.claim(key, call.owner, 0.0, self.ttl)
+
+
+async def _was_undone(call: Call, owner: Owner) -> bool:
+    """Whether the effect of another call was taken back when its run failed: then it stands no more."""
+    run_id, call_id = owner
+    if call.found.undo is None or owner == call.owner:
+        return False
+    state = call.recorder.state
+    if run_id != state.run_id:
+        state = fold(await call.recorder.journal.read(run_id))
+    ended = state.undone.get(call_id)
+    return ended is not None and ended.error is None

@@ -9,7 +9,7 @@ from glassloop.core.encoding import digest, dumps
 from glassloop.core.events import ToolFinished
 from glassloop.core.messages import ToolResult
 from glassloop.middleware.call import Call, Done, Failed
-from glassloop.tools.results import Rendered, render_result
+from glassloop.tools.results import Rendered, change_note, render_result
 
 
 class Outcome(NamedTuple):
@@ -62,9 +62,13 @@ def _event(call: Call, result: ToolResult, ms: float, **more: Any) -> ToolFinish
 
 
 def _noted(call: Call, content: str) -> str:
-    """The last kept call of an oversized reply tells the model what was cut."""
-    reply = call.recorder.state.replies[-1]
+    """What the model is told beside: how a human has changed the call, and what was cut of an oversized reply."""
+    state = call.recorder.state
+    edits, alone = state.edits.get(call.call.id), state.kind == "call"  # a lone call's result is first of all a user's
+    if edits and not alone and call.arguments is not None and call.fingerprint != edits[0][0]:
+        content += change_note(dumps(call.arguments).decode())
+    reply = state.replies[-1]
     if not reply.dropped_calls or call.call.id != reply.calls[-1].id:
         return content
-    most = call.recorder.state.limits.calls_per_step
+    most = state.limits.calls_per_step
     return f"{content}\n[{reply.dropped_calls} further calls were dropped: at most {most} are run in one step.]"

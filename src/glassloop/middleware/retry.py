@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
+from glassloop.core.cancellation import Cancellation
 from glassloop.core.errors import FatalToolError, ModelError, ToolError
 from glassloop.core.events import AttemptFailed, ReplyRestarted
 from glassloop.core.messages import Reply
-from glassloop.middleware.call import Call, ModelCall, ModelNext, Next
+from glassloop.middleware.call import Call, CallStopped, ModelCall, ModelNext, Next
 from glassloop.models.failures import pause_after
+
+LONGEST_PAUSE_SECONDS = 10.0
 
 
 class Retry:
-    """Repeats a failed tool call as often as the tool allows, if it only reads or is idempotent.
+    """Repeats a tool call that failed or timed out as often as the tool allows, if it only reads or is idempotent.
 
     Args:
-        delay: seconds before the first repetition; doubles each time.
+        delay: seconds before the first repetition; doubles each time, up to `LONGEST_PAUSE_SECONDS`.
     """
 
     def __init__(self, delay: float = 0.2) -> None:
@@ -30,14 +34,17 @@ class Retry:
         while True:
             try:
                 return await next(call)
-            except (ToolError, FatalToolError):
-                raise
-            except Exception:
-                if left <= 0:
+            except Exception as error:
+                timed_out = isinstance(error, CallStopped)
+                meant = isinstance(error, ToolError | FatalToolError) or call.context.cancelled.is_set()
+                if left <= 0 or (meant and not timed_out):
                     raise
                 left -= 1
-            await asyncio.sleep(delay)
-            delay *= 2
+                call.context = replace(call.context, cancelled=Cancellation())
+                await asyncio.sleep(delay)
+                if call.context.cancelled.is_set():  # the run ends, and waits for a write that is in flight
+                    raise
+            delay = min(2 * delay, LONGEST_PAUSE_SECONDS)
 
 
 class ModelRetry:

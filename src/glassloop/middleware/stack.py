@@ -9,6 +9,7 @@ one of the kinds below takes that kind's place.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import aclosing
 from functools import partial
@@ -16,7 +17,7 @@ from typing import Any, cast
 
 from glassloop.core.context import RunContext
 from glassloop.core.errors import ConfigurationError
-from glassloop.core.events import AttemptFailed, TextDelta, ThinkingDelta
+from glassloop.core.events import CUT_OFF, AttemptFailed, TextDelta, ThinkingDelta
 from glassloop.core.ids import new_id
 from glassloop.core.messages import Reply, ToolCall
 from glassloop.journal.journal import MemoryJournal
@@ -56,6 +57,8 @@ TOOL_STACK: tuple[type[ToolMiddleware] | None, ...] = (
     Transaction,
 )
 ONLY_WHEN_GIVEN = (Reasons, ToolHooks)
+
+_CUT_OFF = "The reply was cut off: its run was cancelled, or let go of, or had used its seconds."
 
 
 def tool_layers(given: Iterable[Middleware]) -> list[ToolMiddleware]:
@@ -97,8 +100,16 @@ def guard(function: Callable[..., Any], *layers: ToolMiddleware) -> Callable[...
 
     Returns an async function with the same keyword arguments. It returns what the function returns; or `Pending`, where
     that waits for a human and none of the layers asks one.
+
+    Raises:
+        ToolDefinitionError: the function cannot be a tool.
+        ConfigurationError: one of the layers is none.
     """
+    from glassloop.middleware.shape import check_layer
+
     tool = as_tool(function)
+    for layer in layers:
+        check_layer(layer, "guard(...)")
     handler = tool_stack(layers)
 
     async def guarded(**arguments: Any) -> Any:
@@ -130,20 +141,25 @@ async def _invoke(call: Call) -> Any:
 
 async def _ask(call: ModelCall) -> Reply:
     """Innermost: one attempt; parts are streamed on, the last is the whole reply."""
-    async with aclosing(cast("Any", call.model.stream(call.request))) as parts:
-        async for part in parts:
-            match part:
-                case TextPart(text):
-                    call.shown.append(text)
-                    call.emit(TextDelta(text))
-                case ThinkingPart(text):
-                    call.emit(ThinkingDelta(text))
-                case FailedPart(model, error):
-                    call.recorder.record(AttemptFailed(model, error.kind, str(error), error.status, 0.0))
-                case ReplyPart(reply):
-                    return reply
-                case _:
-                    pass
+    try:
+        async with aclosing(cast("Any", call.model.stream(call.request))) as parts:
+            async for part in parts:
+                match part:
+                    case TextPart(text):
+                        call.shown.append(text)
+                        call.emit(TextDelta(text))
+                    case ThinkingPart(text):
+                        call.emit(ThinkingDelta(text))
+                    case FailedPart(model, error):
+                        call.recorder.record(AttemptFailed(model, error.kind, str(error), error.status, 0.0))
+                    case ReplyPart(reply):
+                        return reply
+                    case _:
+                        pass
+    except asyncio.CancelledError:
+        if call.shown and not call.aside:  # what somebody has read is kept, whoever cut it off
+            call.recorder.record(AttemptFailed(call.model.name, CUT_OFF, _CUT_OFF, None, None, call.text))
+        raise
     raise ConfigurationError(f"{call.model.name}: the stream ended without a reply; a model must end with a ReplyPart.")
 
 

@@ -7,6 +7,7 @@ import inspect
 from typing import Any
 
 from glassloop.core.events import ApprovalAsked, EffectStarted
+from glassloop.core.insist import insist
 from glassloop.middleware.call import Call, Next, Pending, question
 from glassloop.tools.threads import run_in_thread
 
@@ -93,7 +94,7 @@ async def _reconciled(call: Call) -> tuple[bool, Any]:
     key = call.context.idempotency_key
     try:
         if inspect.iscoroutinefunction(reconcile):
-            return True, await reconcile(key)
+            return True, await insist(reconcile(key), f"reconcile= of {call.found.name}")
         return True, await run_in_thread(lambda: reconcile(key))
     except Exception:  # noqa: BLE001 - whatever keeps it from telling, the doubt stays
         return False, None

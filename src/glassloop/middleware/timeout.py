@@ -29,6 +29,7 @@ class Timeout:
         tool = call.found
         seconds = self.seconds or tool.effective_timeout
         clock = asyncio.timeout(None if seconds == math.inf else seconds)
+        call.context.is_late = clock.expired
         try:
             async with clock:
                 value = await next(call)

@@ -7,10 +7,10 @@ import re
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TextIO, cast
+from typing import Literal, TextIO
 
-from glassloop.core.encoding import dumps, loads
 from glassloop.core.events import (
+    CUT_OFF,
     AgentChanged,
     ApprovalAsked,
     ApprovalDecided,
@@ -30,6 +30,7 @@ from glassloop.core.events import (
     ToolStarted,
 )
 from glassloop.core.messages import ToolCall
+from glassloop.core.rendering import render_written_call
 from glassloop.core.result import RunResult
 from glassloop.core.usage import Usage
 
@@ -124,6 +125,8 @@ class TraceLines:
                 yield "thinking", self._thinking(data)
             case ModelReplied() as data:
                 yield from self._replied(data)
+            case AttemptFailed() as data if data.kind == CUT_OFF:
+                yield "failure", data.message
             case AttemptFailed() as data:
                 again = "gave up" if data.wait is None else f"again in {data.wait:.1f} s"
                 yield "failure", f"{data.model} {data.kind}, {again}: {data.message}"
@@ -194,9 +197,9 @@ class TraceLines:
 
     def _action(self, data: ToolStarted | ToolFinished) -> str:
         if isinstance(data, ToolStarted):
-            return f"{data.tool}({_arguments(data.arguments)})"
+            return render_written_call(data.tool, data.arguments)
         call = self._calls.get(data.call_id)
-        return f"{data.result.name}({_arguments(data.arguments or (call.arguments if call else ''))})"
+        return render_written_call(data.result.name, data.arguments or (call.arguments if call else ""))
 
     def _finished(self, data: RunFinished) -> Iterator[tuple[LineKind, str]]:
         if data.message and data.outcome != "completed":
@@ -277,17 +280,6 @@ def _taken(steps: int, calls: int, usage: Usage, cost: float | None) -> str:
 
 def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
-
-
-def _arguments(raw: str) -> str:
-    """`{"a": 1}` as `a=1`; anything that is not an object as it is."""
-    try:
-        value: object = loads(raw) if raw.strip() else {}
-    except ValueError:
-        return raw
-    if not isinstance(value, dict):
-        return raw
-    return ", ".join(f"{name}={dumps(item).decode()}" for name, item in cast("dict[str, Any]", value).items())
 
 
 def _decided(data: ApprovalDecided) -> str:

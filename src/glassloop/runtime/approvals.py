@@ -110,7 +110,7 @@ def _check_arguments(agent: Agent | None, tool: Tool | None, decision: Decision,
         checked = tool.validate(decision.arguments)
     except ToolError as error:
         raise ApprovalProblem(str(error), "invalid") from error
-    need = agent.approval.when(tool, checked.arguments)
+    need = agent.approval.need(tool, checked.arguments)
     if isinstance(need, str) and need not in who.roles:
         raise ApprovalProblem(f"With these arguments it needs the role {need!r}.", "forbidden")
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from glassloop.agent import Agent
 from glassloop.core.context import RunContext
-from glassloop.core.errors import ConfigurationError, ToolError
+from glassloop.core.errors import ConfigurationError, FatalToolError, ToolError
 from glassloop.core.limits import Limits
 from glassloop.core.result import RunResult
 from glassloop.middleware.call import Pending
@@ -22,6 +22,9 @@ TASK = {
     "type": "string",
     "description": "What to do, with everything that is needed to know: nothing else is passed on.",
 }
+
+_HOPELESS = frozenset({"auth", "payment", "not_found", "price", "configuration"})
+"""What no model mends that is told of it: it would ask again, or answer without, and say nothing of what is wrong."""
 
 SUPERVISE = (
     "You lead a team. Give each part of the task to the member who is best for it, one at a time or several at once, "
@@ -91,7 +94,16 @@ class _Delegate:
 
     async def __call__(self, context: RunContext[Any], task: str, member: str = "") -> Any:
         runs = next((one for one in self.begins if one.name == member), self.begins[0])
-        return await delegate(context, runs, task)
+        try:
+            return await delegate(context, runs, task)
+        except ConfigurationError as error:
+            raise _hopeless(f"{runs.name} cannot be asked: {error}", "configuration") from error
+
+
+def _hopeless(message: str, kind: str) -> FatalToolError:
+    error = FatalToolError(message)
+    error.kind = kind
+    return error
 
 
 async def delegate(context: RunContext[Any], runs: Runnable, task: str, *, key: str = "") -> Any:
@@ -111,7 +123,9 @@ async def delegate(context: RunContext[Any], runs: Runnable, task: str, *, key: 
 
     Raises:
         ToolError: it did not complete; says why, and how far it came.
-        ConfigurationError: called outside a run.
+        FatalToolError: it did not, and would not if it were asked again: its model's server refuses access or wants
+            payment, or there is no such model. The caller's run ends with this, too, as a ModelError.
+        ConfigurationError: called outside a run, or no model is configured for `runs`.
     """
     if context.below is None:
         raise ConfigurationError("An agent as a tool needs a run: call it through an agent's tools.")
@@ -119,6 +133,8 @@ async def delegate(context: RunContext[Any], runs: Runnable, task: str, *, key: 
     if result.outcome == "waiting":
         return Pending("", result.run_id)
     if result.outcome != "completed":
+        if result.error_kind in _HOPELESS:
+            raise _hopeless(failure_of(runs.name, result), result.error_kind)
         raise ToolError(failure_of(runs.name, result))
     return result.output if result.value is None else result.value
 

@@ -178,6 +178,6 @@ def need_of(agent: Agent, index: ToolIndex, step: PlanStep) -> bool | str:
     if found is None or refers(step.arguments):
         return False
     try:
-        return agent.approval.when(found, found.validate(step.arguments).arguments)
+        return agent.approval.need(found, found.validate(step.arguments).arguments)
     except ToolError:
         return False
