@@ -278,7 +278,7 @@ async def test_what_an_administrator_s_timeout_breaks_off_is_told_and_undone(url
         writing.transaction.exec_driver_sql("SELECT pg_sleep(60)")
         raise AssertionError("the statement was not broken off")
 
-    async with open_store(url) as store, open_store(f"{url}?statement_timeout=300") as limited:
+    async with open_store(url) as store, open_store(f"{url}?statement_timeout=3000") as limited:
         await store.journal.append("run_1", [started("run_1"), claimed("run_1", 1)], after=0, epoch=1)
         with pytest.raises(StoreError, match=r"broke off what took too long for it .*raise that timeout for 'ann'"):
             await limited.journal.transact("run_1", sleeps, after=2, epoch=1)
