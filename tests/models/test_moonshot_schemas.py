@@ -72,7 +72,7 @@ def plant(
     root: Annotated[Node, Field(description="where it begins")],
     depth: Literal["all", 1, 2, None] = "all",
     at: tuple[int, str] = (0, ""),
-    names: dict[str, int | None] = {},  # noqa: B006
+    names: dict[str, int | None] = {},  # noqa: B006 - as users write it
     anything: Any = None,
 ) -> None:
     """Plant a tree."""
